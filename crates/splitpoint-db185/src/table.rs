@@ -76,13 +76,18 @@ impl Table {
         match (&mut *self, &mut other) {
             (Self::Native { walk, .. }, Self::Native { walk: new, .. }) => {
                 std::mem::swap(walk, new);
+                new.move_on();
             }
             (Self::InPlace { keys, .. }, Self::InPlace { keys: new, .. }) => {
                 std::mem::swap(keys, new);
             }
             _ => debug_assert!(false, "the file has one format"),
         }
-        std::mem::replace(self, other).abandon();
+        match std::mem::replace(self, other) {
+            // Closing any descriptor of the file would end the locks that this process has of it.
+            Self::Native { db, .. } => std::mem::forget(db),
+            other => other.abandon(),
+        }
     }
 
     /// Leaves the file to its owner: nothing is written.

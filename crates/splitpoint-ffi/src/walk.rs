@@ -133,6 +133,12 @@ impl Walk {
         Ok(self.advance(db)?.map_or(Following::End, Following::Key))
     }
 
+    /// Forgets what only holds for the handle that the walk has used: it goes on with another one, which
+    /// may have seen fewer turns, or another file.
+    pub fn move_on(&mut self) {
+        (self.empty_before, self.seen) = (0, None);
+    }
+
     /// Notes that `key` was stored.
     #[inline]
     pub fn note_stored(&mut self, db: &Db, key: &[u8]) {
@@ -206,6 +212,33 @@ mod tests {
                 assert!(db.delete(key).unwrap());
             }
         }
+    }
+
+    #[test]
+    fn a_key_that_was_stored_before_a_walk_moved_to_another_handle_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Options::new().sharing(Sharing::PerCall).open(dir.path().join("a")).unwrap();
+        let (db, mut walk) = (open(), Walk::default());
+        let keys: Vec<Vec<u8>> = (0..100_u32).map(|i| i.to_le_bytes().to_vec()).collect();
+        for key in &keys {
+            db.put(key, "").unwrap();
+        }
+        while let Some(key) = walk.first(&db).unwrap().map(<[u8]>::to_vec) {
+            assert!(db.delete(key).unwrap());
+        }
+        for key in &keys {
+            db.put(key, "").unwrap();
+        }
+        drop(db);
+        // It counts the turns of others from the start.
+        let db = open();
+        db.delete("absent").unwrap();
+        walk.move_on();
+        let mut count = usize::from(walk.first(&db).unwrap().is_some());
+        while walk.next(&db).unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, keys.len());
     }
 
     #[test]

@@ -204,9 +204,8 @@ impl Database {
         let shared = self.claim_anew()?;
         let db = native_options(self.is_writer).open_shared(&shared);
         let db = db.map_err(|error| Failure::of_open(&error, self.is_writer))?;
-        // The parent's handle does nothing here when it is dropped.
         self.table = Some(match self.table.take() {
-            Some(table) => table.moved_to(db),
+            Some(table) => table.moved_to(db, true),
             None => Table::native(db),
         });
         self.own(shared);

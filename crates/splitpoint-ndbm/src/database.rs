@@ -261,11 +261,15 @@ impl Database {
 
     /// Goes on with another handle, which has a claim of its own.
     pub(crate) fn move_to(&mut self, db: Db, claim: SharedFile) {
+        let is_inherited = self.is_inherited();
         self.table = Some(match self.table.take() {
-            // A parent's handle does nothing here when it is dropped.
-            Some(table) => table.moved_to(db),
+            Some(table) => table.moved_to(db, is_inherited),
             None => Table::native(db),
         });
+        if is_inherited {
+            // Closing it would end the locks that this process has of the file.
+            std::mem::forget(self.claim.take());
+        }
         self.claim = Some(claim);
         self.process = std::process::id();
     }

@@ -35,12 +35,19 @@ impl Table {
     }
 
     /// Goes on with another handle of the same store, or with the store that was made of an old file.
-    /// The walk does not notice.
-    pub(crate) fn moved_to(self, db: Db) -> Self {
-        let walk = match self {
-            Self::Native { walk, .. } => walk,
+    /// The walk does not notice. A handle of the parent stays open for ever in its child: closing any
+    /// descriptor of the file would end the locks that the child has of it.
+    pub(crate) fn moved_to(self, db: Db, is_inherited: bool) -> Self {
+        let mut walk = match self {
+            Self::Native { db, walk } => {
+                if is_inherited {
+                    std::mem::forget(db);
+                }
+                walk
+            }
             Self::Old(old) => Box::new(old.into_walk()),
         };
+        walk.move_on();
         Self::Native { db, walk }
     }
 

@@ -72,7 +72,7 @@ impl Origin {
 
     /// Returns whether a call would wait for a thread of the parent, or read what the parent changes.
     #[inline]
-    fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.is_shared_after_fork && self.is_forked()
     }
 
@@ -337,7 +337,10 @@ impl Handle {
     /// As [`take`](Self::take). Those of the library: the table is closed nevertheless.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(opened) = self.take()? else { return Ok(()) };
-        self.end_attached(py);
+        if !opened.origin.is_lost() {
+            // In a child a thread of the parent may hold their locks.
+            self.end_attached(py);
+        }
         py.detach(|| close(opened)).map_err(|error| error::raise(py, &error))
     }
 
@@ -347,7 +350,8 @@ impl Handle {
     /// # Errors
     ///
     /// As [`take`](Self::take); `splitpoint.error` with code `locked` if another thread is in a
-    /// call, or another handle reads the file; after these nothing has ended. The errors of [`rehash`],
+    /// call, or another handle reads the file; after these nothing has ended, unless that call was one of
+    /// what borrows from the table, such as a step of a scan. The errors of [`rehash`],
     /// which needs the file for itself. If another process takes the file meanwhile, the table is
     /// closed.
     pub(crate) fn reorganize(&self, py: Python<'_>) -> PyResult<()> {

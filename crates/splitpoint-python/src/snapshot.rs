@@ -148,6 +148,10 @@ impl Snapshot {
     /// Whether the snapshot, or its table, is closed.
     #[getter]
     fn closed(&self) -> bool {
+        if self.origin.is_lost() {
+            // A thread of the parent may hold the lock.
+            return self.moment.try_lock().is_ok_and(|moment| moment.is_none());
+        }
         self.open().is_none()
     }
 }

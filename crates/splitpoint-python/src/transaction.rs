@@ -33,6 +33,7 @@ self_cell!(
 struct WorkScan {
     work: Attached<Work>,
     number: usize,
+    origin: Origin,
 }
 
 impl WorkScan {
@@ -69,6 +70,10 @@ impl Walks for WorkScan {
 
 impl Drop for WorkScan {
     fn drop(&mut self) {
+        if self.origin.is_lost() {
+            // A thread of the parent may hold the lock.
+            return;
+        }
         // Without the interpreter's lock: another thread may be committing.
         Python::attach(|py| {
             py.detach(|| {
@@ -161,7 +166,7 @@ impl Transaction {
             }))
         })?;
         Ok(Scan::new(
-            Arc::new(WorkScan { work: self.work.clone(), number }),
+            Arc::new(WorkScan { work: self.work.clone(), number, origin: self.origin.clone() }),
             part,
             self.origin.clone(),
         ))
@@ -316,6 +321,10 @@ impl Transaction {
     /// Whether the transaction has ended, or its table is closed.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
+        if self.origin.is_lost() {
+            // A thread of the parent may hold the lock.
+            return self.work.try_lock().is_ok_and(|slot| slot.is_none());
+        }
         // Another thread may be committing.
         py.detach(|| self.slot().is_none())
     }

@@ -130,12 +130,13 @@ impl Database {
         }
     }
 
-    fn open_again(&mut self, walk: Box<Walk>) -> Outcome<()> {
+    fn open_again(&mut self, mut walk: Box<Walk>) -> Outcome<()> {
         let Descriptor::Shared(file) = &self.file else {
             return Err(Failure::of(Code::NEED_RECOVERY));
         };
         let db = native_options(self.is_writer).open_shared(file);
         let db = db.map_err(|error| Failure::of_open(&error, self.is_writer))?;
+        walk.move_on();
         self.table = Some(Table::Native { db, walk });
         Ok(())
     }
@@ -161,7 +162,11 @@ impl Database {
             _ => return Err(Failure::of(Code::NEED_RECOVERY)),
         };
         if wishes.is_forced || !recovered.damage.is_empty() {
-            self.repair(wishes, &mut recovered, backup.as_deref())?;
+            if matches!(&self.file, Descriptor::Shared(file) if file.takes_turns()) {
+                self.repair_alone(wishes, &mut recovered)?;
+            } else {
+                self.repair(wishes, &mut recovered, backup.as_deref())?;
+            }
         }
         if let Some(backup) = backup {
             let name = CString::new(backup.into_os_string().into_vec());
@@ -204,6 +209,27 @@ impl Database {
             .and_then(|_| io::copy(&mut file, &mut copy))
             .and_then(|_| copy.sync_all());
         copied.map_err(failed).inspect_err(|_| drop(fs::remove_file(target)))
+    }
+
+    /// Does the same as [`repair`](Self::repair) for a handle that takes turns: from the copy to the moment
+    /// at which the new file has the name nobody changes the old one.
+    fn repair_alone(&mut self, wishes: &RecoveryWishes, recovered: &mut Recovered) -> Outcome<()> {
+        // Its own turn would be in the way too.
+        let walk = match self.table.take() {
+            Some(Table::Native { walk, .. }) => walk,
+            _ => Box::default(),
+        };
+        let repaired = self.claim_between_turns().and_then(|claim| {
+            // A backup may lack what others have changed since.
+            let repaired = self.repair(wishes, recovered, None);
+            drop(claim);
+            repaired
+        });
+        if self.table.is_none() {
+            // The old file, as far as it can be read.
+            let _ = self.open_again(walk);
+        }
+        repaired
     }
 
     /// Saves what can be read into a new file, which takes the name unless too much is lost.
@@ -260,7 +286,7 @@ impl Database {
 
         // From here on it is the database, whatever fails.
         self.table = Some(match self.table.take() {
-            Some(table @ Table::Old(_)) => table.moved_to(db),
+            Some(table @ Table::Old(_)) => table.moved_to(db, false),
             _ => Table::native(db),
         });
         let was = std::mem::replace(&mut self.identity, Identity::of(&metadata));
@@ -281,12 +307,15 @@ impl Database {
     pub(super) fn keep_number(&mut self) {
         let number = self.fd();
         let old = std::mem::replace(&mut self.file, Descriptor::None);
-        if let (Descriptor::Shared(old), None) = (old, &self.given) {
-            // The claim was the parent's.
-            debug_assert_eq!(old.file().as_raw_fd(), number);
+        if let Descriptor::Shared(old) = old {
+            // The claim was the parent's; closing the file would end the locks that this process has of it.
+            let old_number = old.file().as_raw_fd();
             std::mem::forget(old);
-            // SAFETY: nobody closes the descriptor but this, since its owner was forgotten.
-            self.given = Some(unsafe { File::from_raw_fd(number) });
+            if self.given.is_none() {
+                debug_assert_eq!(old_number, number);
+                // SAFETY: nobody closes the descriptor but this, since its owner was forgotten.
+                self.given = Some(unsafe { File::from_raw_fd(number) });
+            }
         }
     }
 }

@@ -231,7 +231,8 @@ impl Store {
         let found = self.turn_word(writer)?;
         let is_own = found == writer.turn.word && self.others.is_some();
         let number = if is_own { writer.turn.number } else { writer.log.next_salt() };
-        if found == TurnWord::NONE {
+        // A recovery may have given the name to another file since.
+        if found == TurnWord::NONE || !is_own && self.is_of_program() {
             self.expect_name()?;
         }
         // What is killed from now on has not ended its turn.
@@ -387,6 +388,10 @@ impl Store {
         let before = std::mem::take(&mut writer.checkpoints);
         writer.schedule_checkpoint_by_turns(&self.region, &before);
         self.end_turn(&mut writer);
+    }
+
+    fn is_of_program(&self) -> bool {
+        self.region.storage().neighbours().is_some_and(Neighbours::is_of_program)
     }
 
     /// Refuses a file that was replaced meanwhile by a handle of another kind: changes would be lost.

@@ -212,7 +212,7 @@ class Partial:
     @property
     def distinct_estimate(self):
         """About how many of the keys are different: within 5 percent, nearly always."""
-        return min(round(self._sketch.estimate()), self.key_count)
+        return round(min(self._sketch.estimate(), self.key_count))
 
     def to_bytes(self):
         """Return the counts as bytes that say what they are of. Equal counts have equal bytes."""
