@@ -4,6 +4,7 @@ use std::ffi::{CStr, OsStr, c_int};
 use std::fs::{self, File};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use splitpoint::hash::HashFunction;
@@ -164,7 +165,8 @@ impl Request<'_> {
             SharedFile::close_other(file);
             return Err(libc::EINVAL);
         }
-        if is_empty && writes_db185() {
+        // A store is emptied as one: others may have it mapped.
+        if is_empty && writes_db185() && !(truncates && is_store(&file)) {
             let shared = claim(file, self.path, is_writer).map_err(code)?;
             if truncates {
                 let cut = shared.file().set_len(0);
@@ -216,6 +218,13 @@ impl Request<'_> {
             _ => Err(libc::EINVAL),
         }
     }
+}
+
+/// Returns whether a file begins as stores do, perhaps with the mark of gdbm.
+fn is_store(file: &File) -> bool {
+    let mut head = [0; 8];
+    let is_read = file.read_exact_at(&mut head, 0).is_ok();
+    is_read && [*b"\x89SPLIT\r\n", *b"\xcf\x9a\x57\x13SPLT"].contains(&head)
 }
 
 /// Returns whether new files get the format of db 1.85: `SPLITPOINT_NEW_FILES`.

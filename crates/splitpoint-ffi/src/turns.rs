@@ -6,23 +6,24 @@ use splitpoint::{Cursor, Db, Durability, Error, ErrorKind, Options, Result, Shar
 
 /// Opens the store in a file that others may change by turns, and empties it if `truncates`.
 ///
-/// Others may have the file mapped, so a store is emptied pair by pair; what is no store is cut while nobody
-/// else is in a call.
+/// Others may have the file mapped, also where a claim keeps them out for now, so a store is emptied pair by
+/// pair; what is no store is cut while nobody else is in a call.
 ///
 /// # Errors
 ///
-/// As [`Options::open_shared`].
+/// As [`Options::open_shared`]: a store that cannot be opened, because it has another hash function or is
+/// damaged, stays as it is. Whoever wants a new one removes the file.
 pub fn open_by_turns(file: &SharedFile, options: &Options, truncates: bool) -> Result<Db> {
     if !truncates {
         return options.open_shared(file);
     }
-    if !file.takes_turns() {
-        cut(file)?;
-        return options.open_shared(file);
-    }
     let db = match options.open_shared(file) {
-        Err(error) if error.kind() != ErrorKind::Locked => {
-            replace_stranger(file, options)?;
+        Err(error) if error.kind() == ErrorKind::NotAStore => {
+            if file.takes_turns() {
+                replace_stranger(file, options)?;
+            } else {
+                cut(file)?;
+            }
             options.open_shared(file)
         }
         opened => opened,
@@ -34,16 +35,19 @@ pub fn open_by_turns(file: &SharedFile, options: &Options, truncates: bool) -> R
     Ok(db)
 }
 
-/// Makes an empty store of what is none, or one that cannot be opened.
+/// Makes an empty store of what is none.
 fn replace_stranger(file: &SharedFile, options: &Options) -> Result<()> {
     let other = file.file().try_clone().map_err(|source| failed("open", file, source))?;
     let claim = SharedFile::for_writer(other, file.path())?;
-    let db = options.open_shared(&claim).or_else(|_| {
-        // Nobody else was faster.
-        cut(&claim)?;
-        options.open_shared(&claim)
-    })?;
-    db.close().map(drop)
+    let db = match options.open_shared(&claim) {
+        Err(error) if error.kind() == ErrorKind::NotAStore => {
+            // Nobody else was faster.
+            cut(&claim)?;
+            options.open_shared(&claim)
+        }
+        opened => opened,
+    };
+    db?.close().map(drop)
 }
 
 fn cut(file: &SharedFile) -> Result<()> {
@@ -59,12 +63,38 @@ mod tests {
     use std::fs::{self, File};
     use std::path::Path;
 
+    use splitpoint::hash::HashFunction;
+
     use super::*;
 
     fn open(path: &Path, truncates: bool) -> Db {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
         let file = SharedFile::by_turns(file.unwrap(), path).unwrap();
         open_by_turns(&file, &Options::new(), truncates).unwrap()
+    }
+
+    #[test]
+    fn a_store_with_other_handles_is_not_cut_by_a_claim_or_for_another_hash() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let db = open(&path, true);
+        db.put("key", "value").unwrap();
+        // Between its calls others may claim the file.
+        let file = || File::options().read(true).write(true).open(&path).unwrap();
+        let claim = SharedFile::for_writer(file(), &path).unwrap();
+        let alone = open_by_turns(&claim, &Options::new(), true).unwrap();
+        assert!(alone.is_empty());
+        alone.put("new", "value").unwrap();
+        alone.close().unwrap();
+        drop(claim);
+        assert_eq!(db.get("new").unwrap().unwrap(), "value");
+        db.put("key", "again").unwrap();
+
+        let hash = HashFunction::by_name("siphash-1-3").unwrap();
+        let shared = SharedFile::by_turns(file(), &path).unwrap();
+        let opened = open_by_turns(&shared, &Options::new().hash(hash), true);
+        assert_eq!(opened.unwrap_err().kind(), ErrorKind::HashMismatch);
+        assert_eq!((db.len(), db.get("key").unwrap().unwrap().to_vec()), (2, b"again".to_vec()));
     }
 
     #[test]
