@@ -11,14 +11,14 @@ use splitpoint::{Cursor, Db, Durability, Error, ErrorKind, Options, Result, Shar
 ///
 /// # Errors
 ///
-/// As [`Options::open_shared`]: a store that cannot be opened, because it has another hash function or is
-/// damaged, stays as it is. Whoever wants a new one removes the file.
+/// As [`Options::open_shared`]: a store that cannot be opened because it has another hash function or is of
+/// another version stays as it is. Whoever wants a new one removes the file.
 pub fn open_by_turns(file: &SharedFile, options: &Options, truncates: bool) -> Result<Db> {
     if !truncates {
         return options.open_shared(file);
     }
     let db = match options.open_shared(file) {
-        Err(error) if error.kind() == ErrorKind::NotAStore => {
+        Err(error) if is_lost(&error) => {
             if file.takes_turns() {
                 replace_stranger(file, options)?;
             } else {
@@ -35,12 +35,17 @@ pub fn open_by_turns(file: &SharedFile, options: &Options, truncates: bool) -> R
     Ok(db)
 }
 
+/// Returns whether a file is no store, or none that any handle can use.
+fn is_lost(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotAStore | ErrorKind::Corrupt)
+}
+
 /// Makes an empty store of what is none.
 fn replace_stranger(file: &SharedFile, options: &Options) -> Result<()> {
     let other = file.file().try_clone().map_err(|source| failed("open", file, source))?;
     let claim = SharedFile::for_writer(other, file.path())?;
     let db = match options.open_shared(&claim) {
-        Err(error) if error.kind() == ErrorKind::NotAStore => {
+        Err(error) if is_lost(&error) => {
             // Nobody else was faster.
             cut(&claim)?;
             options.open_shared(&claim)

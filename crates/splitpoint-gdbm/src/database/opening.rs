@@ -171,6 +171,11 @@ impl Request {
         let options = native_options(self.is_writer()).application_data(head.encode());
         match open_by_turns(&shared, &options, self.is_new()) {
             Ok(db) => {
+                if self.is_new() {
+                    // A store that was there is emptied, and has its old head.
+                    let set = db.set_application_data(head.encode());
+                    set.map_err(|error| self.of_open(&error))?;
+                }
                 let head = head_of(&db, block_bytes_for(0, of_system))?;
                 let identity = Identity::of(metadata);
                 Ok(self.database(identity, Descriptor::Shared(shared), Table::native(db), head))
