@@ -91,7 +91,7 @@ pub unsafe extern "C" fn sp_options_read_only(
 
 /// Says who else may have the file open: SP_ONE_WRITER, SP_EXCLUSIVE, SP_SHARED or SP_PER_CALL.
 ///
-/// A handle of SP_SHARED or SP_PER_CALL has no snapshots and transactions.
+/// A handle of SP_PER_CALL keeps a lock while a snapshot or a transaction that has read is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sp_options_sharing(options: *mut sp_options, sharing: c_int) -> c_int {
     let sharing = match sharing {

@@ -911,7 +911,8 @@ impl Db {
     /// # Cost
     ///
     /// Waits for the writer's lock, and copies nothing. Beside a writer of another process, or by turns, it
-    /// waits for nobody, and reads the list of all segments.
+    /// waits for nobody, or a second at most if a writer is stopped while it moves records, and reads the
+    /// list of all segments.
     ///
     /// # Examples
     ///

@@ -28,7 +28,8 @@ use crate::value::Value;
 /// # Cost
 ///
 /// Taking one waits for the writer's lock; it copies nothing. Beside other processes it waits for nobody,
-/// and reads the list of all segments. A read looks at one more word in memory,
+/// or a second at most if a writer is stopped while it moves records, and
+/// reads the list of all segments. A read looks at one more word in memory,
 /// and at one record for each change of the key since. Each delete while it is open takes 50 to 100 bytes of
 /// memory until it, and every older scan, snapshot or backup, has ended.
 ///

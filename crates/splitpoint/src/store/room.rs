@@ -122,8 +122,9 @@ impl Store {
 }
 
 impl Store {
-    /// Gives pages of free space back that are too many, for the thread: after a checkpoint, which has
-    /// freed what waited for it. Without the lock meanwhile, and no more than [`COOLED_MAX`] ranges.
+    /// Gives pages of free space back that are too many, for the thread, after a checkpoint. What waited
+    /// for that one the next changes free. Without the lock meanwhile, and no more than [`COOLED_MAX`]
+    /// ranges.
     pub(crate) fn cool_excess(&self) -> Result<()> {
         for _ in 0..COOLED_MAX {
             let mut writer = self.lock()?;
