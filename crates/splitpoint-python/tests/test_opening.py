@@ -77,6 +77,28 @@ class Flags(Scratch):
             with self.assertRaises(splitpoint.error):
                 splitpoint.open(self.directory, flag)
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs another user to be")
+    def test_without_permission_every_flag_is_a_permission_error(self):
+        self.fill()
+        os.chmod(self.path(), 0o600)
+        os.chmod(self.directory, 0o755)
+        # To import the package, a user other than root must be able to reach it.
+        program = (
+            "import os, splitpoint, sys\n"
+            "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+            "for flag in 'rwcn':\n"
+            "    for name in sys.argv[1:] if flag in 'cn' else sys.argv[1:2]:\n"
+            "        try:\n"
+            "            splitpoint.open(name, flag)\n"
+            "        except PermissionError as error:\n"
+            "            print(flag, error.errno)\n"
+        )
+        done = self.python("-c", program, self.path(), self.path("new.spt"))
+        self.assertEqual(done.stdout, "r 13\nw 13\nc 13\nc 13\nn 13\nn 13\n")
+        self.assertEqual(os.listdir(self.directory), ["table.spt"])
+        with splitpoint.open(self.path(), "r") as table:
+            self.assertEqual(dict(table), {b"key": b"value"})
+
     def test_a_foreign_file_is_refused_and_not_touched(self):
         for content in (b"some text\n", b"\x7fELF" + bytes(5000)):
             pathlib.Path(self.path()).write_bytes(content)

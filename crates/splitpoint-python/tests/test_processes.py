@@ -676,6 +676,21 @@ class Command(Scratch):
         self.assertIn("Usage: splitpoint", self.python("-m", "splitpoint", "--help").stdout)
         self.python("-m", "splitpoint", "no-such-command", code=2)
 
+    def test_a_second_interpreter_of_the_process_is_refused(self):
+        program = (
+            "import splitpoint\n"
+            "try:\n"
+            "    import _interpreters as interpreters\n"
+            "except ImportError:\n"
+            "    import _xxsubinterpreters as interpreters\n"
+            "found = interpreters.run_string(interpreters.create(), 'import splitpoint')\n"
+            "if found is not None:\n"
+            "    raise RuntimeError(found.formatted)\n"
+        )
+        error = self.python("-c", program, code=1).stderr
+        self.assertIn("ImportError", error)
+        self.assertIn("subinterpreters", error)
+
     def test_importing_loads_little(self):
         """The package loads neither the lab nor anything heavy of the standard library."""
         script = (
