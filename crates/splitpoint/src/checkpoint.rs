@@ -334,12 +334,20 @@ fn release(extents: &mut Extents, place: usize) {
 /// Frees the segments of all checkpoints except the one of that name.
 pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName>) {
     for (place, extent) in extents.region().live().checkpoint_extents().into_iter().enumerate() {
-        if extent.is_some() && extent != kept.map(extent_of) {
+        if extent.is_some_and(|extent| !kept.is_some_and(|name| is_place_of(extent, name))) {
             release(extents, place);
         }
     }
     let mut left = extents.region().live().checkpoint_extents().into_iter().flatten();
-    assert!(left.all(|extent| Some(extent) == kept.map(extent_of)), "no other one is left");
+    let is_kept = |extent| kept.is_some_and(|name| is_place_of(extent, name));
+    assert!(left.all(is_kept), "no other one is left");
+}
+
+/// Returns whether the live header lists the granules of a checkpoint under `extent`, which may be
+/// longer: the place stays whole for the next one.
+pub(crate) fn is_place_of(extent: Extent, name: CheckpointName) -> bool {
+    let named = extent_of(name);
+    extent.granule == named.granule && extent.count >= named.count
 }
 
 /// Returns whether a checkpoint is one of an older version: no damage, but of no use.

@@ -30,7 +30,7 @@ use log_scan::{KeyHash, LogScan};
 use replay::apply_change;
 
 use crate::atomic::Ordering;
-use crate::checkpoint::{extent_of, release_all_but};
+use crate::checkpoint::{is_place_of, release_all_but};
 use crate::error::{Error, Result};
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
@@ -595,8 +595,8 @@ impl Opening {
         let region = extents.region().clone();
         let live = region.live();
         let is_kept = |name: CheckpointName| {
-            let extent = extent_of(name);
-            live.checkpoint_extents().contains(&Some(extent)) && !extents.space().is_free(extent)
+            let mut places = live.checkpoint_extents().into_iter().flatten();
+            places.any(|extent| is_place_of(extent, name) && !extents.space().is_free(extent))
         };
         let is_freed = self.superblock.checkpoint.is_some_and(|name| !is_kept(name));
         if self.superblock.is_compacted {

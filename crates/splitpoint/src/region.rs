@@ -13,6 +13,7 @@
 //! explains why a reader never reaches past the end of either. The live header does not move.
 
 mod extents;
+mod reserve;
 mod superblocks;
 mod view;
 mod windows;
@@ -35,6 +36,7 @@ use crate::storage::failure::io_error;
 use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room, widened};
 
 pub(crate) use extents::Extents;
+pub(crate) use reserve::{Needs, may_hold};
 pub(crate) use superblocks::{read_superblock, refuse_newer, unknown_features};
 pub(crate) use view::View;
 pub(crate) use windows::{LivePool, Windows};

@@ -21,6 +21,8 @@ pub(crate) struct Space {
     free: Vec<Extent>,
     /// The free extent that is reserved for the next segment of the log.
     aside: Option<Extent>,
+    /// The free extents that are held back for deletes and compaction.
+    held: Vec<Extent>,
     /// Largest number of free extents in the list.
     extent_count_max: usize,
     is_packed: bool,
@@ -34,7 +36,7 @@ impl Space {
     /// Returns the space of a file that ends at `end` granules, with these free extents.
     pub(crate) fn new(end: u64, free: Vec<Extent>) -> Self {
         let extent_count_max = Self::EXTENT_COUNT_MAX;
-        Self { end, free, aside: None, extent_count_max, is_packed: false }
+        Self { end, free, aside: None, held: Vec::new(), extent_count_max, is_packed: false }
     }
 
     /// Drops no extent however many there are, for a table in memory: no other process reads its
@@ -59,19 +61,71 @@ impl Space {
         space
     }
 
-    /// Takes over what `before` has set aside, which is free in this list.
+    /// Takes over what `before` has set aside or holds back, which is free in this list.
     pub(crate) fn keep_aside(&mut self, before: &Self) {
-        let Some(aside) = before.aside else { return };
+        if let Some(aside) = before.aside {
+            self.split_off(aside);
+            self.aside = Some(aside);
+        }
+        before.held.iter().for_each(|&held| self.hold(held));
+    }
+
+    /// Makes a part of a free extent one of its own.
+    fn split_off(&mut self, part: Extent) {
         let whole = self.free.iter().position(|free| {
-            free.granule <= aside.granule
-                && aside.granule + aside.count <= free.granule + free.count
+            !self.is_reserved(free)
+                && free.granule <= part.granule
+                && part.granule + part.count <= free.granule + free.count
         });
         let free = self.free.swap_remove(whole.expect("what is set aside is free"));
-        let (end, free_end) = (aside.granule + aside.count, free.granule + free.count);
-        self.add_free(free.granule, aside.granule - free.granule);
+        let (end, free_end) = (part.granule + part.count, free.granule + free.count);
+        self.add_free(free.granule, part.granule - free.granule);
         self.add_free(end, free_end - end);
-        self.free.push(aside);
-        self.aside = Some(aside);
+        self.free.push(part);
+    }
+
+    /// Holds back a part of a free extent: it counts as free, and nothing allocates it before
+    /// [`let_go`](Self::let_go). So a killed process leaves it free.
+    pub(crate) fn hold(&mut self, part: Extent) {
+        self.split_off(part);
+        self.held.push(part);
+        self.forget_smallest();
+    }
+
+    /// Makes what [`hold`](Self::hold) holds back an extent like the others.
+    pub(crate) fn let_go(&mut self, held: Extent) {
+        let before = self.held.len();
+        self.held.retain(|extent| *extent != held);
+        assert_eq!(self.held.len() + 1, before, "it was held");
+        self.free.retain(|extent| *extent != held);
+        self.add_free(held.granule, held.count);
+    }
+
+    /// Allocates what [`hold`](Self::hold) holds back.
+    pub(crate) fn take_held(&mut self, held: Extent) {
+        self.let_go(held);
+        self.split_off(held);
+        self.free.retain(|extent| *extent != held);
+    }
+
+    /// Returns the extents that are held back.
+    pub(crate) fn held(&self) -> &[Extent] {
+        &self.held
+    }
+
+    /// Returns the places before the end for `count` granules, the first a multiple of `alignment`: one
+    /// of each free extent that has room, the smallest first.
+    pub(crate) fn candidates(&self, count: u64, alignment: u64) -> Vec<Extent> {
+        let mut fits: Vec<&Extent> =
+            self.unreserved().filter(|extent| fits(extent, count, alignment)).collect();
+        fits.sort_unstable_by_key(|extent| (extent.count, extent.granule));
+        let first = |extent: &Extent| extent.granule.next_multiple_of(alignment);
+        fits.into_iter().map(|extent| Extent { granule: first(extent), count }).collect()
+    }
+
+    /// Returns whether an extent is set aside or held back.
+    fn is_reserved(&self, extent: &Extent) -> bool {
+        self.aside == Some(*extent) || self.held.contains(extent)
     }
 
     /// Makes the file end at `end` granules or behind, and the new ones free.
@@ -93,10 +147,10 @@ impl Space {
     }
 
     /// Removes the free granules at the end, and returns whether there were any; an extent that is set
-    /// aside stays.
+    /// aside or held back stays.
     pub(crate) fn trim(&mut self) -> bool {
         let is_last = |extent: &Extent| {
-            extent.granule + extent.count == self.end && self.aside != Some(*extent)
+            extent.granule + extent.count == self.end && !self.is_reserved(extent)
         };
         let last = self.free.iter().position(is_last);
         if let Some(last) = last {
@@ -116,14 +170,20 @@ impl Space {
         last.map_or(self.end, |free| free.granule)
     }
 
+    /// Returns where the granules at the end begin that may be allocated, or the end.
+    pub(crate) fn loose_end(&self) -> u64 {
+        let last = self.unreserved().find(|free| free.granule + free.count == self.end);
+        last.map_or(self.end, |free| free.granule)
+    }
+
     /// Returns the free extents, including the one that is set aside.
     pub(crate) fn free(&self) -> &[Extent] {
         &self.free
     }
 
-    /// Returns the free extents that are not set aside.
+    /// Returns the free extents that are not set aside or held back.
     pub(crate) fn unreserved(&self) -> impl Iterator<Item = &Extent> {
-        self.free.iter().filter(|extent| self.aside != Some(**extent))
+        self.free.iter().filter(|extent| !self.is_reserved(extent))
     }
 
     /// Returns the number of free bytes before the end.
@@ -141,7 +201,7 @@ impl Space {
             .free
             .iter()
             .enumerate()
-            .filter(|(_, extent)| self.aside != Some(**extent))
+            .filter(|(_, extent)| !self.is_reserved(extent))
             .filter(|(_, extent)| fits(extent, count, alignment))
             .min_by_key(|(_, extent)| if self.is_packed { extent.granule } else { extent.count });
         let (start, extent_count) = if let Some((i, _)) = fit {
@@ -221,9 +281,9 @@ impl Space {
             return;
         }
         let mut extent = Extent { granule, count };
-        let aside = self.aside;
+        let (aside, held) = (self.aside, &self.held);
         self.free.retain(|other| {
-            if aside == Some(*other) {
+            if aside == Some(*other) || held.contains(other) {
                 return true;
             }
             let touches = other.granule + other.count == extent.granule
@@ -241,7 +301,7 @@ impl Space {
     fn forget_smallest(&mut self) {
         if self.free.len() > self.extent_count_max {
             let smallest = (0..self.free.len())
-                .filter(|&i| self.aside != Some(self.free[i]))
+                .filter(|&i| !self.is_reserved(&self.free[i]))
                 .min_by_key(|&i| self.free[i].count);
             self.free.swap_remove(smallest.expect("more are free than are set aside"));
         }

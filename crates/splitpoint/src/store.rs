@@ -25,6 +25,7 @@ mod lease;
 mod maintaining;
 mod pace;
 mod put;
+mod reserve;
 mod resize;
 mod room;
 mod sampling;
@@ -118,6 +119,8 @@ pub(crate) struct Store {
     calling: AtomicUsize,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
+    /// Held while the reserve is regained without the lock of the writer.
+    regaining: Mutex<()>,
 }
 
 /// What only the thread that holds the lock uses.
@@ -141,6 +144,10 @@ pub(crate) struct Writer {
     compacting: Option<Box<Compacting>>,
     /// Bytes of dead records whose segments were emptied: they are not in the counts any more.
     retired_bytes: u64,
+    /// From which log sequence number on it is worth trying again to regain the reserve.
+    regaining_lsn: u64,
+    /// Dead bytes of which nothing could be used again, at the last attempt of a put.
+    hopeless_dead_bytes: u64,
     /// Changes since the store was opened, those of a batch counted as one.
     pub(crate) change_count: u64,
     scratch: Scratch,
@@ -168,6 +175,8 @@ impl Writer {
             checkpoints: Checkpointing::default(),
             compacting: None,
             retired_bytes: 0,
+            regaining_lsn: 0,
+            hopeless_dead_bytes: 0,
             change_count: 0,
             scratch: Scratch::default(),
         }
@@ -303,6 +312,7 @@ impl Store {
             writer: Mutex::new(writer),
             calling: AtomicUsize::new(0),
             superblock_writes: Mutex::default(),
+            regaining: Mutex::default(),
         };
         if options.access == Access::ReadWrite
             && let Some(live_share) = options.live_share
@@ -556,6 +566,9 @@ impl Store {
         }
         if writer.needs_room {
             self.region.require_room()?;
+        }
+        if writer.extents.is_reserve_short() {
+            writer = self.regain_before(writer)?;
         }
         debug_assert!(!writer.is_closed, "the last handle closes the store");
         debug_assert_eq!(writer.mark, Mark::NotCleanDurably, "before the tables change");

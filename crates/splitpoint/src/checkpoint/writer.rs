@@ -19,6 +19,7 @@ use crate::index::lookup::for_each_line;
 use crate::linear::BucketIndex;
 use crate::live::LineWindow;
 use crate::region::{Extents, Region};
+use crate::space::Extent;
 
 /// Groups of buckets whose lines the thread asks for ahead.
 const GROUPS_AHEAD: u64 = 4;
@@ -36,6 +37,8 @@ pub(crate) struct CheckpointWriter {
     /// Which of the two places of the live header names the segment.
     place: usize,
     sequence: u64,
+    /// How many bytes of the segment stay when it is whole, for the next one.
+    kept_bytes: u64,
     /// The next bucket that the writer comes to, if it walks them itself.
     cursor: u64,
     entries: EntryWriter,
@@ -66,7 +69,8 @@ struct Shared {
 }
 
 impl CheckpointWriter {
-    /// Begins the image of a table in that state, which that many threads make: takes a segment.
+    /// Begins the image of a table in that state, which that many threads make: takes a segment; one
+    /// that a single thread makes of the reserve, if there is no other.
     pub(crate) fn begin(
         extents: &mut Extents,
         state: CheckpointState,
@@ -79,9 +83,8 @@ impl CheckpointWriter {
         let live = region.live();
         let place = live.checkpoint_extents().iter().position(Option::is_none);
         let place = place.ok_or(Error::Full { what: "checkpoint places", bytes })?;
-        let offset = extents.allocate_noted(bytes, GRANULE_BYTES, |extent| {
-            live.set_checkpoint_extent(place, Some(extent));
-        })?;
+        let note = |extent| live.set_checkpoint_extent(place, Some(extent));
+        let (offset, bytes, kept_bytes) = take_place(extents, bytes, thread_count == 1, note)?;
         assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes.is_multiple_of(GRANULE_BYTES));
         let segment = CheckpointName { offset, bytes, lsn: state.replay_start.lsn, salt };
         let bucket_count = state.geometry.bucket_count();
@@ -100,6 +103,7 @@ impl CheckpointWriter {
             place,
             sequence: state.next_sequence,
             state,
+            kept_bytes,
             cursor: 0,
             entries: EntryWriter::default(),
         })
@@ -175,13 +179,41 @@ impl CheckpointWriter {
         };
         let first = self.state.encode(header);
         region.write("write the checkpoint of", |storage| storage.write_at(offset, &first))?;
-        region.live().set_checkpoint_extent(self.place, Some(extent_of(self.name)));
+        let kept = CheckpointName { bytes: bytes.max(self.kept_bytes), ..self.name };
+        region.live().set_checkpoint_extent(self.place, Some(extent_of(kept)));
         assert!(bytes <= bytes_max, "every block is in the segment");
-        if bytes < bytes_max {
-            extents.release_segment(offset + bytes..offset + bytes_max);
+        if kept.bytes < bytes_max {
+            extents.release_segment(offset + kept.bytes..offset + bytes_max);
         }
         Ok(())
     }
+}
+
+/// Takes a segment of at least `bytes` for a checkpoint; returns where it is, its size, and how much of
+/// it is to stay.
+fn take_place(
+    extents: &mut Extents,
+    bytes: u64,
+    may_be_held: bool,
+    note: impl Fn(Extent) + Copy,
+) -> Result<(u64, u64, u64)> {
+    let Some(needs) = extents.needs() else {
+        return Ok((extents.allocate_noted(bytes, GRANULE_BYTES, note)?, bytes, 0));
+    };
+    let unit = needs.segment_bytes_min;
+    let kept_bytes = needs.place_bytes.next_multiple_of(unit);
+    let whole_bytes = bytes.max(kept_bytes);
+    if !may_be_held {
+        let offset = extents.allocate_noted(whole_bytes, unit, note)?;
+        return Ok((offset, whole_bytes, kept_bytes));
+    }
+    if let Ok(offset) = extents.allocate_backed(whole_bytes, unit, note) {
+        return Ok((offset, whole_bytes, kept_bytes));
+    }
+    if let Some((offset, held_bytes)) = extents.take_held_place(bytes, note) {
+        return Ok((offset, held_bytes, held_bytes));
+    }
+    Ok((extents.allocate_backed(bytes, GRANULE_BYTES, note)?, bytes, 0))
 }
 
 impl Walker {

@@ -13,6 +13,7 @@ use crate::live::CommitState;
 use crate::prefaulter::Ticket;
 use crate::region::{Extents, Region, View};
 use crate::storage::Tail;
+use crate::storage::failure::is_want_of_room;
 
 /// How the bytes of a record reach the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,15 @@ pub(crate) struct Appender {
     unsynced: Vec<UnsyncedRange>,
     /// A buffer for records that go by `write`.
     buf: Vec<u8>,
+    /// How many segments of the reserve must be left when the next one is taken from there; `None` if
+    /// none may be.
+    held_left: Option<usize>,
+    /// Bytes of the tail that puts leave: all, of a segment of the reserve.
+    kept_bytes: u64,
 }
+
+/// What puts leave of a tail that is of the reserve.
+const ALL_KEPT: u64 = 1 << 40;
 
 /// The open segment.
 #[derive(Debug)]
@@ -180,6 +189,8 @@ impl Appender {
             salt_state: seed,
             unsynced: Vec::new(),
             buf: Vec::new(),
+            held_left: None,
+            kept_bytes: 0,
         }
     }
 
@@ -187,7 +198,9 @@ impl Appender {
     /// sequence numbers of their own.
     pub(crate) fn compacted(&mut self) -> Self {
         let new = Self::new(self.next_salt(), self.segment_bytes_min, self.segment_bytes_max);
-        Self { kind: SegmentKind::Compacted, is_reused: true, ..new }
+        // One is left for tombstones.
+        let held_left = Some(1);
+        Self { kind: SegmentKind::Compacted, is_reused: true, held_left, ..new }
     }
 
     /// Begins smaller segments from now on, because space is used again.
@@ -328,6 +341,41 @@ impl Appender {
         Ok(())
     }
 
+    /// Makes room like [`reserve`](Self::reserve), in a segment of the reserve where there is no other,
+    /// if `left` of those are left.
+    pub(crate) fn reserve_held(
+        &mut self,
+        record_bytes: u64,
+        extents: &mut Extents,
+        left: usize,
+    ) -> Result<()> {
+        self.held_left = Some(left);
+        let reserved = self.reserve(record_bytes, extents);
+        self.held_left = None;
+        reserved
+    }
+
+    /// Returns whether the record of a put of this size fits the tail segment, and puts may use that.
+    #[inline]
+    pub(crate) fn has_room_for_put(&self, record_bytes: u64) -> bool {
+        self.has_room(record_bytes + self.kept_bytes)
+    }
+
+    /// Returns whether puts must not use the tail segment, because it is of the reserve.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept_bytes > 0
+    }
+
+    /// Lets puts use the tail segment: the reserve is whole without it.
+    pub(crate) fn give_to_puts(&mut self) {
+        self.kept_bytes = 0;
+    }
+
+    /// Returns the bytes of records that still fit the tail segment.
+    pub(crate) fn room(&self) -> u64 {
+        self.tail.as_ref().map_or(0, |tail| (tail.end - tail.offset).saturating_sub(LINK_BYTES))
+    }
+
     /// Returns whether a record of this size fits the tail segment.
     #[inline]
     pub(crate) fn has_room(&self, record_bytes: u64) -> bool {
@@ -350,7 +398,9 @@ impl Appender {
     #[cold]
     fn open_segment(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let region = &extents.region().clone();
+        let held_before = extents.held_segment_count();
         let (offset, segment_bytes, map, has_pages) = self.take_segment(record_bytes, extents)?;
+        let is_held = extents.held_segment_count() < held_before;
         assert!(segment_bytes.is_power_of_two() && offset.is_multiple_of(segment_bytes));
         // Taking it may have moved a table in memory, and what fails below leaves this tail in use.
         self.follow_view(region);
@@ -382,6 +432,7 @@ impl Appender {
             let (offset, bytes) = (old.unsynced_offset, old.offset - old.unsynced_offset);
             self.note_unsynced(UnsyncedRange { offset, bytes }, region);
         }
+        self.kept_bytes = if is_held { ALL_KEPT } else { 0 };
         extents.begin_segment(self.kind, offset, segment_bytes, sequence);
         let live = region.live();
         live.set_log_bytes(live.log_bytes() + segment_bytes);
@@ -404,7 +455,7 @@ impl Appender {
     }
 
     /// Takes the segment after the tail: where it is, its size, its mapping and whether the faults of its
-    /// pages were taken. In memory it is a small one if there is no room for one of the usual size.
+    /// pages were taken. It is a small one if there is no room for one of the usual size.
     fn take_segment(
         &mut self,
         record_bytes: u64,
@@ -419,17 +470,50 @@ impl Appender {
         }
         self.release_next(extents);
         let least_bytes = self.segment_bytes_min.max(needed).max(GRANULE_BYTES);
-        let (offset, segment_bytes) = match extents.allocate(usual_bytes, usual_bytes) {
-            Ok(offset) => (offset, usual_bytes),
-            Err(_) if region.storage().is_volatile() && least_bytes < usual_bytes => {
-                (extents.allocate(least_bytes, least_bytes)?, least_bytes)
+        let error = match extents.allocate(usual_bytes, usual_bytes) {
+            Ok(offset) => {
+                // Moved records are read up to where the log names one. The rest of a log segment is
+                // zeros, by which `repair` knows the end of the log.
+                let keeps_bytes = self.kind == SegmentKind::Compacted && extents.is_taken_warm();
+                match new_tail(offset, usual_bytes, keeps_bytes, region) {
+                    Err(error) if is_want_of_room(&error) => {
+                        extents.release(offset, usual_bytes);
+                        error
+                    }
+                    map => return Ok((offset, usual_bytes, map, false)),
+                }
             }
-            Err(error) => return Err(error),
+            Err(error) => error,
         };
-        // Moved records are read up to where the log names one. The rest of a log segment is zeros, by
-        // which `repair` knows the end of the log.
-        let keeps_bytes = self.kind == SegmentKind::Compacted && extents.is_taken_warm();
-        Ok((offset, segment_bytes, new_tail(offset, segment_bytes, keeps_bytes, region), false))
+        let (offset, bytes) = self.take_small(usual_bytes, least_bytes, extents, error)?;
+        Ok((offset, bytes, new_tail(offset, bytes, false, region), false))
+    }
+
+    /// Takes a smaller segment than usual, or one of the reserve, where there is no other; returns where
+    /// it is, and its size.
+    #[cold]
+    fn take_small(
+        &self,
+        usual_bytes: u64,
+        least_bytes: u64,
+        extents: &mut Extents,
+        error: Error,
+    ) -> Result<(u64, u64)> {
+        if extents.region().storage().is_volatile() {
+            let is_small = least_bytes < usual_bytes;
+            let offset =
+                if is_small { extents.allocate(least_bytes, least_bytes)? } else { Err(error)? };
+            return Ok((offset, least_bytes));
+        }
+        let mut bytes = usual_bytes;
+        while bytes >= least_bytes {
+            if let Ok(offset) = extents.allocate_backed(bytes, bytes, |_| {}) {
+                return Ok((offset, bytes));
+            }
+            bytes /= 2;
+        }
+        let held = self.held_left.and_then(|left| extents.take_held_segment(least_bytes, left));
+        held.ok_or(error)
     }
 
     /// Takes the tail, and the segment after it, from where they are now: in a table in memory they are
@@ -651,11 +735,20 @@ impl Appender {
         let new = RecordHeader::new(RecordKind::BigPut, 0, 16);
         let naming = RecordHeader { is_in_transaction, prev, ..new };
         self.reserve(naming.record_bytes(), extents)?;
-        let offset = extents.allocate(segment_bytes, GRANULE_BYTES)?;
+        let mut offset = extents.allocate(segment_bytes, GRANULE_BYTES)?;
         assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes <= segment_bytes);
         self.follow_view(region);
-        let sequence = region.live().next_sequence();
-        let written = self.write_big(offset, segment_bytes, &header, payload, region);
+        let mut sequence = region.live().next_sequence();
+        let mut written = self.write_big(offset, segment_bytes, &header, payload, region);
+        if written.as_ref().is_err_and(is_want_of_room)
+            && let Ok(backed) = extents.allocate_backed(segment_bytes, GRANULE_BYTES, |_| {})
+        {
+            // The first place had no blocks.
+            extents.release(offset, segment_bytes);
+            offset = backed;
+            sequence = region.live().next_sequence();
+            written = self.write_big(offset, segment_bytes, &header, payload, region);
+        }
         let named = written.and_then(|()| {
             let mut value = [0; 16];
             value[..8].copy_from_slice(&offset.to_le_bytes());

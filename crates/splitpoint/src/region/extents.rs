@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Region;
+use super::reserve::Reserve;
 use crate::error::{Error, Result};
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentHeader, SegmentKind, Superblock, u64_at,
@@ -30,20 +31,24 @@ use crate::testing::mutant::{self, Mutant};
 /// Free extents from this size on are punched out of the file at a close.
 const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
+/// Free bytes of a file system on which any free extent is punched out.
+const PUNCH_FREE_BYTES_MIN: u64 = 64 << 20;
+
 /// The granules of a region.
 #[derive(Debug)]
 pub(crate) struct Extents {
-    region: Arc<Region>,
-    space: Space,
+    pub(super) region: Arc<Region>,
+    pub(super) space: Space,
     /// The segments with records, from the first time on that somebody needs them.
-    segments: Option<SegmentTable>,
-    warm: Warm,
+    pub(super) segments: Option<SegmentTable>,
+    pub(super) warm: Warm,
     /// Bytes of free space that keep their pages at most, once the store is compacted.
     warm_bytes_max: Option<u64>,
     /// Whether a thread gives back what is too much.
     is_cooled_by_thread: bool,
     /// Whether what was allocated last had its pages, and blocks with the bytes of its last use.
     is_taken_warm: bool,
+    pub(super) reserve: Reserve,
 }
 
 /// A part of the file that is moved at once, without a record in the log.
@@ -56,7 +61,7 @@ pub(crate) enum Movable {
 
 /// Free ranges whose pages were not given back: the next segment there waits for no memory.
 #[derive(Debug, Default)]
-struct Warm {
+pub(super) struct Warm {
     /// Granule counts by first granules.
     extents: BTreeMap<u64, u64>,
     count: u64,
@@ -91,7 +96,7 @@ impl Warm {
     }
 
     /// Removes the granules of a range, which get a use.
-    fn remove(&mut self, range: Range<u64>) {
+    pub(super) fn remove(&mut self, range: Range<u64>) {
         while let Some((&granule, &count)) = self.extents.range(..range.end).next_back()
             && granule + count > range.start
         {
@@ -128,6 +133,7 @@ impl Extents {
             warm_bytes_max: None,
             is_cooled_by_thread: false,
             is_taken_warm: false,
+            reserve: Reserve::default(),
         }
     }
 
@@ -233,12 +239,15 @@ impl Extents {
     }
 
     /// Moves the segment table to a segment of the file with room for a file of `file_bytes`.
-    fn move_table(&mut self, file_bytes: u64) -> Result<()> {
+    pub(super) fn move_table(&mut self, file_bytes: u64) -> Result<()> {
         let region = self.region.clone();
         let live = region.live();
         let segments = self.segments.as_ref().expect("a table that is moved is there");
         let bytes = segments.map_bytes(file_bytes);
-        let offset = self.take(bytes, |space| space.allocate(bytes / GRANULE_BYTES, 1), |_| {})?;
+        let offset = match self.allocate_backed_inside(bytes) {
+            Some(offset) => offset,
+            None => self.take(bytes, |space| space.allocate(bytes / GRANULE_BYTES, 1), |_| {})?,
+        };
         let header = SegmentHeader {
             kind: SegmentKind::Map,
             sequence: live.next_sequence(),
@@ -369,9 +378,7 @@ impl Extents {
         let mut after = self.space.clone();
         take(&mut after);
         let end = after.end() * GRANULE_BYTES;
-        if self.segments.as_ref().is_some_and(|segments| !segments.has_room(end)) {
-            self.move_table(end)?;
-        }
+        self.make_table_room(end)?;
         self.take(bytes, take, note)
     }
 
@@ -420,10 +427,14 @@ impl Extents {
     ///
     /// A process that is killed meanwhile leaves granules that nothing lists, until the next open.
     pub(crate) fn take_excess(&mut self) -> Option<Range<u64>> {
-        if self.warm_bytes() <= self.warm_bytes_max? {
+        if self.warm_bytes() <= self.warm_bytes_max? || !self.is_reserve_whole() {
             return None;
         }
         let (&granule, &count) = self.warm.extents.last_key_value()?;
+        let extent = Extent { granule, count };
+        if self.punchable(extent) != Some(extent) {
+            return None;
+        }
         self.warm.remove(granule..granule + count);
         if !self.space.allocate_at(granule, count) {
             return None;
@@ -454,9 +465,11 @@ impl Extents {
         };
         // What the thread does not come to is given back here.
         let kept_bytes_max = warm_bytes_max << u32::from(self.is_cooled_by_thread);
-        let is_warm = warm_bytes <= kept_bytes_max;
+        // Its blocks might go to another file while the reserve lacks some.
+        let is_warm = warm_bytes <= kept_bytes_max || !self.is_reserve_whole();
         // A system that takes no pages back leaves them here.
-        if is_warm || self.region.storage().punch(offset, bytes).is_err() {
+        let may_punch = || self.punchable(extent) == Some(extent);
+        if is_warm || !may_punch() || self.region.storage().punch(offset, bytes).is_err() {
             self.warm.add(extent);
         }
         self.release(offset, bytes);
@@ -468,7 +481,9 @@ impl Extents {
         let warm = std::mem::take(&mut self.warm);
         for (granule, count) in warm.extents {
             let (offset, bytes) = (granule * GRANULE_BYTES, count * GRANULE_BYTES);
-            if self.region.storage().punch(offset, bytes).is_ok() {
+            let whole = Extent { granule, count };
+            let is_punchable = self.punchable(whole) == Some(whole);
+            if is_punchable && self.region.storage().punch(offset, bytes).is_ok() {
                 bytes_cooled += bytes;
             } else {
                 self.warm.add(Extent { granule, count });
@@ -480,6 +495,19 @@ impl Extents {
     /// Returns whether what was allocated last has the bytes of its last use, in pages of the cache.
     pub(crate) fn is_taken_warm(&self) -> bool {
         self.is_taken_warm
+    }
+
+    /// Returns the part of a free extent whose blocks may go back to the system. If others may take them,
+    /// on a disk that is nearly full, only whole folios do: a store beside a hole asks for the blocks of
+    /// all of its folio, so the next handle could not change anything.
+    fn punchable(&self, extent: Extent) -> Option<Extent> {
+        if self.region.storage().free_bytes().is_ok_and(|bytes| bytes >= PUNCH_FREE_BYTES_MIN) {
+            return Some(extent);
+        }
+        let folio = HUGE_BYTES / GRANULE_BYTES;
+        let start = extent.granule.next_multiple_of(folio);
+        let end = (extent.granule + extent.count) / folio * folio;
+        (start < end).then(|| Extent { granule: start, count: end - start })
     }
 
     /// Returns the bytes of free granules that have pages.
@@ -538,7 +566,7 @@ impl Extents {
         if end < self.region.storage().file_bytes() && !is_looked_at {
             self.region.write("truncate", |storage| storage.truncate(end))?;
         }
-        for extent in self.space.free() {
+        for extent in self.space.unreserved().filter_map(|extent| self.punchable(*extent)) {
             let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
             if bytes >= PUNCH_BYTES_MIN {
                 self.region.write("punch holes into", |storage| storage.punch(offset, bytes))?;

@@ -68,11 +68,24 @@ fn rewrite_to(source: &Store, target: &SimDisk) -> Result<RehashReport> {
 /// Checks that a machine has the complete new store, closed, as its owner left it.
 #[track_caller]
 fn assert_new(disk: &SimDisk, expected: &Pairs) {
+    assert!(assert_new_content(disk, expected) == *expected, "the order of the records differs");
+}
+
+/// Does the same for records in any order, and returns them.
+#[track_caller]
+fn assert_new_content(disk: &SimDisk, expected: &Pairs) -> Pairs {
     let db = disk.open(&Options::new().create(Create::Never)).expect("nothing fails");
     assert_eq!(db.recovery(), Recovery::Clean);
     assert_eq!(db.stats().expect("nothing fails").hash_name, "siphash-1-3");
-    assert!(pairs(&db) == *expected, "the records or their order differ");
+    let found = pairs(&db);
+    let sorted = |pairs: &Pairs| {
+        let mut sorted = pairs.clone();
+        sorted.sort_unstable();
+        sorted
+    };
+    assert!(sorted(&found) == sorted(expected), "the records differ");
     assert!(db.check().expect("nothing fails").is_clean());
+    found
 }
 
 #[test]
@@ -116,7 +129,12 @@ fn a_failing_call_is_reported_or_harmless() {
             match rewritten {
                 Ok(_) => {
                     for seed in [0, call, u64::MAX] {
-                        assert_new(&target.lose_power(seed), &expected);
+                        let after = target.lose_power(seed);
+                        match fault {
+                            // A segment that found no room is elsewhere.
+                            SimFault::Error(ENOSPC) => drop(assert_new_content(&after, &expected)),
+                            _ => assert_new(&after, &expected),
+                        }
                     }
                 }
                 Err(error) => {
@@ -129,7 +147,7 @@ fn a_failing_call_is_reported_or_harmless() {
             }
         }
     }
-    assert!(error_count > 20, "{error_count}");
+    assert!(error_count > 100, "{error_count}");
     source.close().unwrap();
     drop(source);
     assert!(disk.file() == before, "the old store has changed");

@@ -378,6 +378,20 @@ impl Storage for Mapped {
         super::claim::claim(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
+    fn hold_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        refuse_over_limit(offset + bytes)?;
+        let flags = rustix::fs::FallocateFlags::empty();
+        let held = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
+        });
+        match held {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.write_zeros(offset, bytes)
+            }
+            held => held,
+        }
+    }
+
     fn claim_stores(&self, offset: u64, bytes: u64) -> io::Result<Room> {
         self.claims.claim(self.file.checked()?, offset..offset + bytes)
     }
@@ -388,6 +402,12 @@ impl Storage for Mapped {
 
     fn free_bytes(&self) -> io::Result<u64> {
         free_bytes(&self.file)
+    }
+
+    fn growth_bytes(&self) -> io::Result<u64> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        let to_limit = limit.map_or(u64::MAX, |bytes| bytes.saturating_sub(self.file_bytes()));
+        Ok(self.free_bytes()?.min(to_limit))
     }
 
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()> {

@@ -440,6 +440,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         self.clear_range(offset, bytes)
     }
 
+    /// Gives a range its blocks, as far as it has none; the bytes are arbitrary.
+    fn hold_range(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Ensures that stores to a range through a mapping find their blocks, or returns that the file
     /// system takes a new block for each.
     fn claim_stores(&self, _offset: u64, _bytes: u64) -> io::Result<Room> {
@@ -452,6 +457,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns the free bytes of the file system.
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(u64::MAX)
+    }
+
+    /// Returns how many bytes the file may still get: what the file system has free, and no more than
+    /// the limit of its size.
+    fn growth_bytes(&self) -> io::Result<u64> {
+        self.free_bytes()
     }
 
     /// Makes the bytes of the range durable, however they were written.

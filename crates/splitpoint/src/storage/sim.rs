@@ -13,6 +13,7 @@
 mod disk;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -21,13 +22,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::disk::{Disk, How};
 use super::anon::{Memory, PageSize};
-use super::{Backing, Identity, Span, Storage, Tail, WindowKind, uninterrupted, write_whole};
+use super::{
+    Backing, Identity, Span, Storage, Tail, WindowKind, no_room, uninterrupted, write_whole,
+};
 use crate::atomic::may_be_killed;
 use crate::db::Db;
 use crate::error::Result;
 use crate::format::{
-    HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, SegmentKind,
-    Superblock, SuperblockFault, newest,
+    GRANULE_BYTES, HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
+    SegmentKind, Superblock, SuperblockFault, newest,
 };
 use crate::options::{Create, Options};
 
@@ -66,6 +69,28 @@ struct Machine {
     random_count: AtomicU64,
     /// What this machine never does.
     omission: Option<Omission>,
+    room: Mutex<Room>,
+}
+
+/// The blocks of the file, and how many there may be.
+#[derive(Clone, Debug)]
+struct Room {
+    /// Granules of the file without blocks.
+    holes: BTreeSet<u64>,
+    granules_max: u64,
+}
+
+impl Room {
+    /// Gives granules their blocks, of a file with so many granules.
+    fn fill(&mut self, granules: Range<u64>, granule_count: u64) -> io::Result<()> {
+        let holes: Vec<u64> = self.holes.range(granules).copied().collect();
+        let used_count = granule_count - self.holes.len() as u64;
+        if !holes.is_empty() && used_count + holes.len() as u64 > self.granules_max {
+            return Err(no_room());
+        }
+        self.holes.retain(|hole| !holes.contains(hole));
+        Ok(())
+    }
 }
 
 /// What a machine reports as done and leaves out: the mistake of an engine that does not ask for
@@ -207,12 +232,17 @@ impl Machine {
             fault: Mutex::new(fault),
             random_count: AtomicU64::new(0),
             omission: None,
+            room: Mutex::new(Room { holes: BTreeSet::new(), granules_max: u64::MAX }),
         }
     }
 
     /// Returns the machine that has this disk after a crash of this one.
     fn after_crash(&self, disk: Disk, boot: u64, mount: u64) -> SimDisk {
-        SimDisk(Arc::new(Self { omission: self.omission, ..Self::with_disk(disk, boot, mount) }))
+        let granule_count = disk.file().len() as u64 / GRANULE_BYTES;
+        let mut room = lock(&self.room).clone();
+        room.holes.retain(|&hole| hole < granule_count);
+        let (omission, room) = (self.omission, Mutex::new(room));
+        SimDisk(Arc::new(Self { omission, room, ..Self::with_disk(disk, boot, mount) }))
     }
 
     fn identity(&self) -> Identity {
@@ -349,6 +379,12 @@ impl SimDisk {
         plan.fail_at = Some(plan.call_count.saturating_add(call));
         plan.fault = fault;
         plan.is_permanent = is_permanent;
+    }
+
+    /// Lets the file have so many bytes from now on: what needs more is refused as on a full disk.
+    #[cfg(test)]
+    pub(crate) fn limit_to(&self, bytes: u64) {
+        lock(&self.0.room).granules_max = bytes / GRANULE_BYTES;
     }
 
     /// Returns the number of calls to the storage that may fail.
@@ -593,6 +629,12 @@ impl Sim {
         may_be_killed();
     }
 
+    /// Gives a range its blocks.
+    fn fill(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let granules = offset / GRANULE_BYTES..(offset + bytes).div_ceil(GRANULE_BYTES);
+        lock(&self.machine.room).fill(granules, self.file_bytes() / GRANULE_BYTES)
+    }
+
     fn resize(&self, bytes: u64) {
         self.image.file_bytes.store(bytes, Ordering::Release);
         if self.is_current() {
@@ -651,6 +693,13 @@ impl Storage for Sim {
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
         self.call_again()?;
+        {
+            let room = lock(&self.machine.room);
+            let used_count = self.file_bytes().max(bytes) / GRANULE_BYTES - room.holes.len() as u64;
+            if bytes > self.file_bytes() && used_count > room.granules_max {
+                return Err(no_room());
+            }
+        }
         self.image.view.commit(bytes)?;
         self.resize(bytes.max(self.file_bytes()));
         Ok(())
@@ -664,6 +713,7 @@ impl Storage for Sim {
         // The bytes that return when the file grows again are zero.
         copy_to(self.image.view.span(), bytes, &vec![0; (before - bytes) as usize]);
         self.image.refresh(&(bytes..before));
+        lock(&self.machine.room).holes.retain(|&hole| hole < bytes / GRANULE_BYTES);
         self.resize(bytes);
         Ok(())
     }
@@ -671,12 +721,20 @@ impl Storage for Sim {
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.call_again()?;
         self.write(offset, &vec![0; bytes as usize]);
+        let granules = offset / GRANULE_BYTES..(offset + bytes) / GRANULE_BYTES;
+        lock(&self.machine.room).holes.extend(granules);
         Ok(())
     }
 
+    fn hold_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.call_again()?;
+        self.fill(offset, bytes)
+    }
+
     /// Acts as if all pages were in the cache: the bytes stay.
-    fn claim_range(&self, _: u64, _: u64) -> io::Result<()> {
-        self.call_again()
+    fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.call_again()?;
+        self.fill(offset, bytes)
     }
 
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
@@ -721,6 +779,7 @@ impl Storage for Sim {
         if self.omits_write(offset, bytes) {
             return Ok(());
         }
+        self.fill(offset, bytes.len() as u64)?;
         write_whole(bytes, offset, |bytes, offset| {
             let half = &bytes[..bytes.len() / 2];
             match self.call() {
@@ -745,6 +804,12 @@ impl Storage for Sim {
 
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.write_at(offset, &vec![0; bytes as usize])
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let room = lock(&self.machine.room);
+        let used_count = self.file_bytes() / GRANULE_BYTES - room.holes.len() as u64;
+        Ok(room.granules_max.saturating_sub(used_count).saturating_mul(GRANULE_BYTES))
     }
 
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()> {

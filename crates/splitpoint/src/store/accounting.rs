@@ -6,9 +6,10 @@ use std::ops::Range;
 use super::compacting::Compacting;
 use super::{Store, Writer};
 use crate::compaction::{Compaction, Death};
-use crate::format::{Addr, SegmentHeader, SegmentKind, big_record_bytes_min};
+use crate::format::{Addr, GRANULE_BYTES, SegmentHeader, SegmentKind, big_record_bytes_min};
 use crate::live::CommitState;
 use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
+use crate::log::record::LINK_BYTES;
 use crate::options::Options;
 use crate::region::Region;
 use crate::segments::{SegmentTable, SegmentUse, TableSegment};
@@ -270,6 +271,19 @@ impl Writer {
     /// Returns the bytes of victims that the changes so far have still to read.
     pub(crate) fn owed_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.owed_bytes())
+    }
+
+    /// Returns about how many bytes of records compaction can move now.
+    pub(super) fn room_for_copies(&self) -> u64 {
+        let Some(compacting) = &self.compacting else { return 0 };
+        let least_bytes = u64::from(self.superblock.segment_bytes_min).max(GRANULE_BYTES);
+        let lost_bytes = SegmentHeader::BYTES + 2 * LINK_BYTES;
+        let free = self.extents.space().unreserved().map(|extent| extent.count * GRANULE_BYTES);
+        let free_bytes: u64 = free.map(|bytes| bytes / least_bytes * least_bytes).sum();
+        let held_bytes = self.extents.held_bytes_for_copies();
+        let segment_count = (free_bytes + held_bytes) / least_bytes;
+        let room = compacting.room() + free_bytes + held_bytes;
+        room.saturating_sub(segment_count * lost_bytes)
     }
 
     /// Returns the bytes of records that were moved since the store was opened.

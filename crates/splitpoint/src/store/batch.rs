@@ -178,7 +178,12 @@ impl Store {
     fn append_batch(&self, writer: &mut Writer, members: &mut [Member<'_>]) -> Result<()> {
         let region = &self.region;
         let mut batch = BatchCrc::default();
+        let is_of_deletes = members.iter().all(|member| member.value.is_none());
+        let may_use_reserve = is_of_deletes && writer.has_room_for_deletes(members.len());
         for member in members {
+            if !may_use_reserve && !writer.log.has_room_for_put(TOMBSTONE_BYTES) {
+                self.make_way(writer, RecordKind::Put, TOMBSTONE_BYTES)?;
+            }
             let hash = member.hash.to_le_bytes();
             let mut payload = match member.value {
                 Some(value) => Payload::new(RecordKind::Put, member.key, value),
@@ -194,7 +199,11 @@ impl Store {
         }
         let value = batch.encode();
         let commit = Payload::new(RecordKind::Commit, &[], &value);
-        writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
+        if may_use_reserve {
+            self.make_way_for_delete(writer, COMMIT_BYTES)?;
+        } else if !writer.log.has_room_for_put(COMMIT_BYTES) {
+            self.make_way(writer, RecordKind::Commit, COMMIT_BYTES)?;
+        }
         let addr = writer.log.append(&commit, None, WritePath::Mapping, region)?;
         assert_eq!(addr.offset(), writer.log.last_record_offset(), "the COMMIT ends its batch");
         writer.note_appended_dead(addr, COMMIT_BYTES);

@@ -13,7 +13,9 @@
 use std::time::Duration;
 
 use super::{Store, Writer};
-use crate::checkpoint::{self, CheckpointState, CheckpointWriter, extent_of, is_of_older_version};
+use crate::checkpoint::{
+    self, CheckpointState, CheckpointWriter, is_of_older_version, is_place_of,
+};
 use crate::compaction::WAITING_BYTES_MIN;
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, Superblock};
@@ -201,7 +203,8 @@ impl Writer {
         let file_bytes = self.extents.space().end() * GRANULE_BYTES;
         let region = self.extents.region().clone();
         let is_of_use = |name: &CheckpointName| {
-            let is_there = region.live().checkpoint_extents().contains(&Some(extent_of(*name)));
+            let mut places = region.live().checkpoint_extents().into_iter().flatten();
+            let is_there = places.any(|extent| is_place_of(extent, *name));
             let is_small = name.bytes * KEPT_SHARE < file_bytes;
             is_there && is_small && !is_of_older_version(&region.view, *name)
         };
@@ -252,7 +255,7 @@ impl Store {
             Progress::Idle | Progress::Unsynced { .. } if self.takes_turns() => {
                 self.checkpoint_in_turn(writer, lsn)
             }
-            Progress::Idle => self.begin_checkpoint(writer, lsn),
+            Progress::Idle => self.begin_checkpoint(writer, lsn, self.walker_count()),
             Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
                 let steps = ((lsn - checkpoints.due_lsn) / *step_bytes + 1)
                     .min(WALK_BUCKETS_MAX / WALK_BUCKETS);
@@ -300,14 +303,16 @@ impl Store {
         }
     }
 
-    fn begin_checkpoint(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
+    /// Begins a checkpoint that so many threads make. One that a single thread makes at once may take
+    /// the place that is held back for it.
+    fn begin_checkpoint(&self, writer: &mut Writer, lsn: u64, walker_count: u64) -> Result<()> {
         let region = &self.region;
         assert_eq!(writer.log.log_start().lsn, lsn, "the image is as of the last change");
         let state = self.checkpoint_state(writer);
         let state = state.ok_or(Error::Full { what: "segment table", bytes: 0 })?;
         let salt = writer.log.next_salt();
         let may_have_thread = region.storage().may_sync_in_background();
-        let image = CheckpointWriter::begin(&mut writer.extents, state, salt, self.walker_count())?;
+        let image = CheckpointWriter::begin(&mut writer.extents, state, salt, walker_count)?;
         let by = Walking::Thread { is_asked: false };
         writer.checkpoints.begun_count += 1;
         writer.checkpoints.last_bytes = lsn.saturating_sub(writer.checkpoints.begun_lsn);
@@ -324,7 +329,7 @@ impl Store {
     }
 
     /// Returns what a checkpoint of now says beside the slots; `None` without a segment table.
-    fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
+    pub(super) fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
         let geometry = self.shape().geometry;
         CheckpointState::of(&writer.extents, geometry, writer.state, writer.log.log_start())
     }
@@ -437,8 +442,14 @@ impl Store {
             }
             return Ok(());
         }
+        self.checkpoint_in_this_turn(writer)
+    }
+
+    /// Makes a checkpoint now, within a turn.
+    pub(super) fn checkpoint_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
+        let lsn = writer.log.position().lsn;
         writer.checkpoints.progress = Progress::Idle;
-        self.begin_checkpoint(writer, lsn)?;
+        self.begin_checkpoint(writer, lsn, 1)?;
         self.walk_to_end(writer)?;
         let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
         let Progress::Written { image, .. } = progress else {
@@ -490,6 +501,8 @@ impl Store {
             writer.checkpoints.replay_checkpoint = writer.checkpoints.begun_count;
         }
         checkpoint::release_all_but(&mut writer.extents, Some(name));
+        // Before anybody else takes what is free now.
+        let _ = self.hold(writer);
         writer.checkpoints.progress = Progress::Idle;
         writer.checkpoints.due_lsn = name.lsn + writer.checkpoint_interval(&self.region);
         if is_first {
@@ -538,7 +551,7 @@ impl Store {
                 Progress::Idle if writer.checkpoints.finished_count >= wanted => return Ok(()),
                 Progress::Idle => {
                     let lsn = writer.log.position().lsn;
-                    self.begin_checkpoint(&mut writer, lsn)?;
+                    self.begin_checkpoint(&mut writer, lsn, 1)?;
                     self.walk_to_end(&mut writer)?;
                 }
                 // The thread is at it.

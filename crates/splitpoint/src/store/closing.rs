@@ -58,6 +58,10 @@ impl Store {
         }
         self.region.live().set_identity(self.region.storage().identity());
         writer.mark = Mark::NotCleanDurably;
+        if !self.takes_turns() {
+            // Without room for it deletes may fail; nothing else does.
+            let _ = self.hold(writer);
+        }
         writer.retry_damaged(&self.region);
         Ok(())
     }
@@ -111,6 +115,9 @@ impl Store {
         let kept = writer.end_checkpoints();
         let Writer { log, extents, .. } = &mut *writer;
         log.release_next(extents);
+        extents.let_go_of_end();
+        let _ = self.hold(&mut writer);
+        let Writer { extents, .. } = &mut *writer;
         extents.trim();
         extents.note_table_crc();
         let lsn = writer.log.position().lsn;

@@ -38,6 +38,9 @@ const BATCH: usize = 32;
 /// Bytes of victims that [`Store::maintain`] reads between two releases of the lock.
 pub(super) const SLICE_BYTES: u64 = 64 << 10;
 
+/// Segments of the reserve that the records leave which name copies: for the copies, and for tombstones.
+const LEFT_BY_NAMES: usize = 2;
+
 /// Emptied segments that one change frees at most: after a long scan thousands may wait.
 const FREED_MAX: usize = 64;
 
@@ -81,6 +84,11 @@ impl Compacting {
     /// Returns where the next records go that are moved, whole pages.
     pub(super) fn rest_of_head(&self) -> Option<Range<u64>> {
         self.head.rest_of_tail()
+    }
+
+    /// Returns how many bytes of copies fit where the next ones go.
+    pub(super) fn room(&self) -> u64 {
+        self.head.room()
     }
 
     /// Returns the live bytes of the records that can be moved.
@@ -248,6 +256,25 @@ impl Store {
         read
     }
 
+    /// Empties one segment, if there is room for what is live in it.
+    pub(super) fn compact_one(&self, writer: &mut Writer, segment: TableSegment) -> Result<()> {
+        let Some(compacting) = &mut writer.compacting else { return Ok(()) };
+        compacting.head.follow_view(&self.region);
+        compacting.state.victim = None;
+        let mut emptied = self.begin_victim(writer, segment).map(drop);
+        while emptied.is_ok()
+            && let Some(victim) = writer.compacting.as_ref().and_then(|found| found.state.victim)
+        {
+            emptied = self.compact_batch(writer, victim, SLICE_BYTES).map(drop);
+        }
+        if let Some(compacting) = &mut writer.compacting {
+            compacting.state.victim = None;
+        }
+        writer.log.follow_view(&self.region);
+        self.commit(writer);
+        emptied
+    }
+
     fn compact_victims(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
         let mut read_bytes = 0;
         while read_bytes < budget {
@@ -411,7 +438,7 @@ impl Store {
         let is_logged = !self.region.storage().is_volatile();
         if is_logged {
             let bytes = relocation_bytes(candidates.len());
-            writer.log.reserve(bytes, &mut writer.extents)?;
+            writer.log.reserve_held(bytes, &mut writer.extents, LEFT_BY_NAMES)?;
             // Before the first copy: what names it must not fail.
             writer.log.ensure_mapped(&self.region)?;
             let compacting = writer.compacting.as_mut().expect("a victim is of compaction");
@@ -456,7 +483,7 @@ impl Store {
             self.store_slots(writer, copies)?;
             let left = relocation_bytes(BATCH);
             if !self.region.storage().is_volatile() {
-                writer.log.reserve(left, &mut writer.extents)?;
+                writer.log.reserve_held(left, &mut writer.extents, LEFT_BY_NAMES)?;
             }
         }
         let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {

@@ -9,6 +9,7 @@ use crate::live::LineWindow;
 use crate::options::Access;
 use crate::segments::{SegmentUse, TableSegment};
 use crate::space::Extent;
+use crate::storage::failure::is_want_of_room;
 
 /// About what a key takes in a checkpoint, in bytes.
 const IMAGE_BYTES_PER_KEY: u64 = 6;
@@ -69,7 +70,11 @@ impl Store {
         // What is freed at the end of a round may make room before the last segments.
         let (mut lowest, mut is_checkpoint_moved) = (u64::MAX, false);
         let mut writer = loop {
-            done.is_done = self.compact_within(budget, &mut done.read_bytes, &mut lowest)?;
+            done.is_done = match self.compact_within(budget, &mut done.read_bytes, &mut lowest) {
+                // A full disk: what is emptied comes free by checkpoints.
+                Err(error) if is_want_of_room(&error) && self.regain_more() => continue,
+                compacted => compacted?,
+            };
             if is_in_file && done.is_done && self.lock()?.waiting_bytes() > 0 {
                 self.checkpoint_now()?;
             }

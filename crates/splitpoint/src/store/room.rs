@@ -8,9 +8,9 @@ use std::ops::Range;
 use super::compacting::SLICE_BYTES;
 use super::{Store, Writer};
 use crate::compaction::{Compaction, Moment, warm_bytes_max};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::region::Region;
-use crate::storage::is_no_room;
+use crate::storage::failure::is_want_of_room;
 use crate::storage::reader_table::OtherReaders;
 
 /// Looks at the pins after which what still waits is left.
@@ -107,8 +107,10 @@ impl Store {
         // One call of it may wait for the journal of the file system, for milliseconds.
         let is_cooled_by_thread =
             self.region.storage().may_sync_in_background() && self.turns.is_none();
+        let mut is_any_freed = false;
         for _ in 0..count_max {
-            let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { return };
+            let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { break };
+            is_any_freed = true;
             extents.end_segment(segment.start, is_big);
             if compacting.is_poisoned {
                 poison(&self.region, &segment);
@@ -117,6 +119,10 @@ impl Store {
             let warm_bytes_max = warm_bytes_max(live_bytes, waiting_bytes, segment_bytes);
             extents.set_warm_bytes_max(warm_bytes_max, is_cooled_by_thread);
             extents.release_segment(segment);
+        }
+        if is_any_freed && extents.is_reserve_short() {
+            // Before anybody else takes it.
+            let _ = self.hold(writer);
         }
     }
 }
@@ -181,14 +187,6 @@ impl Store {
         {
             others.evict(&oldest, committed);
         }
-    }
-}
-
-/// Returns whether an error is for want of space or memory, of which compaction may make some.
-pub(super) fn is_want_of_room(error: &Error) -> bool {
-    match error {
-        Error::Io { source, .. } => is_no_room(source),
-        other => other.kind() == ErrorKind::Full,
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`compact`] | all, while records move and space is used again | some by seed |
 //! | [`turns`] | the same, where each change begins with what the one before has left in the file | |
 //! | [`snapshot`] | all, beside snapshots and in transactions | some by seed |
+//! | [`full`] | some, on a full disk on which keys are deleted | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
 //! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
@@ -21,6 +22,7 @@
 
 mod compact;
 mod fault;
+mod full;
 mod large;
 mod mutants;
 mod shrink;

@@ -63,6 +63,12 @@ pub(crate) enum Mutant {
     MovesUnnamed,
     /// A sync leaves out the copies that the log names.
     SyncsWithoutCopies,
+    /// Puts go on where the reserve is not whole.
+    PutsTakeReserve,
+    /// What was taken of the reserve is not held back again.
+    RefillsNothing,
+    /// A place for a checkpoint that has become too small for the next one is free for all.
+    PlacesBecomeSegments,
     /// A handle that takes turns syncs the last segment of the log alone.
     SyncsTailAlone,
     /// A call waits for a lock of the whole file that its own program has.

@@ -67,6 +67,8 @@ mod rehash;
 #[cfg(test)]
 mod repair;
 #[cfg(test)]
+mod reserve;
+#[cfg(test)]
 mod series;
 #[cfg(test)]
 mod shared;

@@ -1,0 +1,338 @@
+//! The reserve: what only deletes and compaction may take, so that on a full disk no delete fails and
+//! space comes back.
+//!
+//! Only on a nearly full file system is anything held back.
+//!
+//! A put that finds its segment full first brings the reserve up to date, and is refused where the disk
+//! has no room for that. A delete takes a segment of the reserve where there is no other; before the next
+//! change [`Store::regain`] holds one back again. That always succeeds, unless somebody looks at what is
+//! emptied: a segment of tombstones is dead as a whole, so a checkpoint, which has a place of its own,
+//! sets it free without a record being moved.
+//!
+//! # Not here
+//!
+//! Which granules are held back is in [`region::reserve`](crate::region).
+
+use super::room::LOOKS_AT_PINS;
+use super::{Changing, Store, TOMBSTONE_BYTES, Writer};
+use crate::error::{Error, Result};
+use crate::format::{GRANULE_BYTES, REUSED_SHARE, SegmentHeader, log_segment_bytes};
+use crate::log::batch::COMMIT_BYTES;
+use crate::log::record::{LINK_BYTES, RecordKind};
+use crate::options::Access;
+use crate::region::{Needs, may_hold};
+use crate::segments::{SegmentUse, TableSegment};
+use crate::storage::failure::is_want_of_room;
+use crate::testing::mutant::{self, Mutant};
+
+/// A store has a reserve when its records take so many of the smallest segments: a file of a few records
+/// stays small.
+const HOLDING_SEGMENTS: u64 = 16;
+/// Share of its segments that a log may lose before it has none any more: one part in so many.
+const ENDING_SHARE: u64 = 2;
+/// Checkpoints that one call makes at most to regain space.
+const ROUNDS_MAX: u32 = 64;
+/// Log that is written before another attempt, after one that did not regain the reserve: one part of a
+/// segment in so many.
+const PAUSE_SHARE: u64 = 4;
+/// Segments, or records of the size of the put, that the file system must have for a put beside a reserve
+/// that was never whole.
+const PUT_SHARE: u64 = 2;
+/// What the smallest records of a segment add to a checkpoint: one part of the segment in so many.
+const IMAGE_SHARE: u64 = 3;
+/// A naming record of a big record, and more.
+const NAMING_BYTES: u64 = 64;
+
+impl Writer {
+    /// Returns whether something should be done for the reserve before the next change.
+    fn is_regaining_due(&self) -> bool {
+        let is_last = self.extents.held_segment_count() == 0 && self.log.room() < GRANULE_BYTES / 4;
+        self.extents.is_reserve_short()
+            && (self.log.position().lsn >= self.regaining_lsn || is_last)
+    }
+
+    /// Returns whether the tail and the reserve have room for a batch that deletes so many keys.
+    pub(super) fn has_room_for_deletes(&self, count: usize) -> bool {
+        let lost_bytes = SegmentHeader::BYTES + LINK_BYTES + TOMBSTONE_BYTES;
+        let lost_bytes = self.extents.held_segment_count() as u64 * lost_bytes;
+        let room = self.log.room() + self.extents.held_segment_bytes().saturating_sub(lost_bytes);
+        count as u64 * TOMBSTONE_BYTES + COMMIT_BYTES <= room
+    }
+
+    /// Notes that the reserve could not be regained: nothing is tried again before more is deleted.
+    fn pause_regaining(&mut self) {
+        let segment_bytes = self.extents.needs().map_or(0, |needs| needs.segment_bytes);
+        let pause_bytes = segment_bytes / PAUSE_SHARE;
+        self.regaining_lsn = self.log.position().lsn + pause_bytes;
+        self.hopeless_dead_bytes = self.state.dead_bytes + self.waiting_bytes() + pause_bytes;
+    }
+
+    /// Returns the segment that gives most of those whose live records have room elsewhere.
+    fn segment_that_fits(&self, left_out: &[u64]) -> Option<TableSegment> {
+        let heads = self.heads().map(|head| head.segment_offset);
+        let room = self.room_for_copies();
+        let fits = |segment: &TableSegment| {
+            matches!(segment.segment_use, SegmentUse::Log | SegmentUse::Compacted)
+                && !heads.contains(&segment.offset)
+                && !left_out.contains(&segment.offset)
+                && segment.dead_bytes > 0
+                && segment.live_bytes <= room
+        };
+        let segments = self.extents.segments()?.segments();
+        segments.filter(fits).max_by_key(|segment| segment.bytes.saturating_sub(segment.live_bytes))
+    }
+}
+
+impl Store {
+    /// Returns what this store should hold back.
+    fn needs(&self, writer: &Writer) -> Option<Needs> {
+        let may_hold = may_hold(&self.region) && self.access == Access::ReadWrite;
+        if !may_hold || writer.compacting.is_none() {
+            return None;
+        }
+        let live = self.region.live();
+        let log_bytes = live.log_bytes();
+        let (min, max) = (writer.superblock.segment_bytes_min, writer.superblock.segment_bytes_max);
+        let (min, max) = (u64::from(min).max(GRANULE_BYTES), u64::from(max));
+        let holding_bytes = HOLDING_SEGMENTS * min;
+        let has_any = writer.extents.needs().is_some();
+        if log_bytes + live.big_bytes()
+            < if has_any { holding_bytes / ENDING_SHARE } else { holding_bytes }
+        {
+            return None;
+        }
+        let segment_bytes = log_segment_bytes(log_bytes.max(min), REUSED_SHARE, min, max.max(min));
+        let image_bytes = self.checkpoint_state(writer)?.segment_bytes_max(1);
+        // What puts may add before the next look.
+        let added_bytes = writer.log.next_segment_bytes(&self.region) / IMAGE_SHARE;
+        let place_bytes = image_bytes + added_bytes;
+        let needs = Needs { segment_bytes, segment_bytes_min: min, image_bytes, place_bytes };
+        let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
+        needs.is_nearly_full(free_bytes, has_any).then_some(needs)
+    }
+
+    /// Brings the reserve up to date.
+    ///
+    /// # Errors
+    ///
+    /// If the disk has no room for it.
+    pub(super) fn hold(&self, writer: &mut Writer) -> Result<()> {
+        let Some(needs) = self.needs(writer) else {
+            if writer.extents.needs().is_some() {
+                writer.extents.end_reserve();
+            }
+            writer.log.give_to_puts();
+            return Ok(());
+        };
+        writer.extents.set_needs(needs);
+        let tabled = writer.extents.keep_segments_in_file();
+        writer.extents.hold().and(tabled)?;
+        writer.log.give_to_puts();
+        Ok(())
+    }
+
+    /// Makes room for the record of a change in the tail of the log.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn make_way(
+        &self,
+        writer: &mut Writer,
+        kind: RecordKind,
+        record_bytes: u64,
+    ) -> Result<()> {
+        if kind == RecordKind::Delete {
+            return self.make_way_for_delete(writer, record_bytes);
+        }
+        if mutant::is_made(Mutant::PutsTakeReserve) {
+            writer.log.give_to_puts();
+            return writer.log.reserve_held(record_bytes, &mut writer.extents, 0);
+        }
+        self.leave_reserve(writer, record_bytes)?;
+        if writer.log.has_room_for_put(record_bytes) {
+            return Ok(());
+        }
+        writer.log.reserve(record_bytes, &mut writer.extents)?;
+        // The file, and with it the addresses in a checkpoint, may have become longer.
+        let _ = self.hold(writer);
+        Ok(())
+    }
+
+    /// Refuses a put of so many bytes where what must be left for deletes is not whole, but was. Where it
+    /// never was, puts share with it what the file system has.
+    fn leave_reserve(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
+        let Err(error) = self.hold(writer) else { return Ok(()) };
+        let is_held = writer.extents.is_anything_held() || writer.log.is_kept();
+        let put_bytes = record_bytes.max(writer.log.next_segment_bytes(&self.region));
+        let has_share = || {
+            let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
+            !writer.extents.was_reserve_whole() && free_bytes >= PUT_SHARE * put_bytes
+        };
+        if is_held && !has_share() {
+            return Err(error);
+        }
+        writer.log.give_to_puts();
+        Ok(())
+    }
+
+    /// Does the same as [`make_way`](Self::make_way) for what names a big record. Each looks at the
+    /// reserve: a log of such names seldom begins a segment, while the image of a checkpoint grows.
+    #[inline]
+    pub(super) fn make_way_for_big(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
+        if may_hold(&self.region) {
+            self.leave_reserve(writer, record_bytes)?;
+        }
+        if writer.log.has_room_for_put(NAMING_BYTES) {
+            return Ok(());
+        }
+        self.make_way(writer, RecordKind::BigPut, NAMING_BYTES)
+    }
+
+    /// Makes room for a record of deletes, in a segment of the reserve if there is no other.
+    pub(super) fn make_way_for_delete(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
+        let is_looking = writer.extents.needs().is_none() && !writer.log.has_room(record_bytes);
+        if is_looking && may_hold(&self.region) {
+            let _ = self.hold(writer);
+        }
+        let error = match writer.log.reserve(record_bytes, &mut writer.extents) {
+            Err(error) if is_want_of_room(&error) && may_hold(&self.region) => error,
+            reserved => return reserved,
+        };
+        self.reuse_emptied(writer);
+        let reserved = writer.log.reserve_held(record_bytes, &mut writer.extents, 0);
+        reserved.map_err(|_| error)
+    }
+
+    /// Goes on after the lock for a change was taken, where the reserve is short: regains it before.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn regain_before<'a>(&'a self, mut writer: Changing<'a>) -> Result<Changing<'a>> {
+        for _ in 0..LOOKS_AT_PINS {
+            if !writer.is_regaining_due() {
+                break;
+            }
+            if self.takes_turns() {
+                self.regain_in_turn(&mut writer);
+                break;
+            }
+            drop(writer);
+            self.regain(0, GRANULE_BYTES);
+            writer = self.lock_out_others()?;
+        }
+        Ok(writer)
+    }
+
+    /// Makes room for a put after its error, if that was for want of room.
+    ///
+    /// # Errors
+    ///
+    /// The same one, if it was another or there is no room.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn regain_after(&self, error: Error, record_bytes: u64) -> Result<()> {
+        let is_possible = is_want_of_room(&error) && may_hold(&self.region) && !self.takes_turns();
+        if !is_possible {
+            return Err(error);
+        }
+        let (bytes, alignment) = {
+            let writer = self.lock()?;
+            let log = &writer.log;
+            let dead_bytes = writer.state.dead_bytes + writer.waiting_bytes();
+            if writer.extents.needs().is_none() || dead_bytes <= writer.hopeless_dead_bytes {
+                return Err(error);
+            }
+            let least_bytes = u64::from(writer.superblock.segment_bytes_min).max(GRANULE_BYTES);
+            let bytes = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
+            if log.is_big(record_bytes, &self.region) {
+                let bytes = SegmentHeader::BYTES + record_bytes;
+                (bytes.next_multiple_of(GRANULE_BYTES), GRANULE_BYTES)
+            } else {
+                (bytes.max(least_bytes), bytes.max(least_bytes))
+            }
+        };
+        if self.regain(bytes, alignment) { Ok(()) } else { Err(error) }
+    }
+
+    /// Empties segments and makes checkpoints until the reserve is whole, and beside it there is room for
+    /// `bytes`; returns whether that is so.
+    pub(super) fn regain(&self, bytes: u64, alignment: u64) -> bool {
+        let _alone = self.regaining.lock();
+        for round in 0..ROUNDS_MAX {
+            let Ok(mut writer) = self.lock() else { return false };
+            if self.is_regained(&mut writer, bytes, alignment) {
+                return true;
+            }
+            let free_before = writer.extents.space().free_bytes();
+            let was_compacting = writer.may_compact(self);
+            self.empty_what_fits(&mut writer);
+            drop(writer);
+            if self.checkpoint_now().is_err() {
+                break;
+            }
+            let Ok(mut writer) = self.lock() else { return false };
+            for _ in 0..LOOKS_AT_PINS {
+                self.reuse_emptied(&mut writer);
+            }
+            let _ = self.hold(&mut writer);
+            let is_begun = was_compacting || round > 1;
+            if is_begun && writer.extents.space().free_bytes() <= free_before {
+                break;
+            }
+        }
+        let Ok(mut writer) = self.lock() else { return false };
+        let is_regained = self.is_regained(&mut writer, bytes, alignment);
+        if !is_regained {
+            writer.pause_regaining();
+        }
+        is_regained
+    }
+
+    /// Makes room for maintenance on a full disk; returns whether there is more than before.
+    pub(super) fn regain_more(&self) -> bool {
+        let free_bytes = || self.lock().map(|writer| writer.extents.space().free_bytes());
+        let Ok(before) = free_bytes() else { return false };
+        let wanted = self.lock().ok().and_then(|writer| writer.extents.needs());
+        let wanted_bytes = wanted.map_or(0, |needs| needs.segment_bytes);
+        self.regain(wanted_bytes, wanted_bytes.max(GRANULE_BYTES));
+        free_bytes().is_ok_and(|after| after > before)
+    }
+
+    fn is_regained(&self, writer: &mut Writer, bytes: u64, alignment: u64) -> bool {
+        if self.hold(writer).is_err() || writer.extents.is_reserve_short() {
+            return false;
+        }
+        let space = writer.extents.space();
+        let (count, alignment) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
+        bytes == 0 || space.has_room_before(space.end(), count, alignment)
+    }
+
+    /// Does what [`regain`](Self::regain) does within a turn.
+    fn regain_in_turn(&self, writer: &mut Writer) {
+        for _ in 0..LOOKS_AT_PINS {
+            if self.is_regained(writer, 0, GRANULE_BYTES) {
+                return;
+            }
+            self.empty_what_fits(writer);
+            if self.checkpoint_in_this_turn(writer).is_err() {
+                break;
+            }
+            let _ = self.hold(writer);
+        }
+        writer.pause_regaining();
+    }
+
+    /// Empties the segments whose live records have room in the compacted head, those first that give
+    /// most. Of a store that was never compacted it prepares that.
+    fn empty_what_fits(&self, writer: &mut Writer) {
+        if !writer.may_compact(self) {
+            return self.start_compacting(writer);
+        }
+        let mut left_out = Vec::new();
+        while let Some(segment) = writer.segment_that_fits(&left_out) {
+            // One that has more than was counted, or is damaged, stays.
+            left_out.push(segment.offset);
+            if self.compact_one(writer, segment).is_err() {
+                break;
+            }
+        }
+    }
+}
