@@ -574,10 +574,11 @@ impl Db {
         durability: Durability,
     ) -> Result<bool> {
         let put = self.store.prepare_put(key, value, mode, durability)?;
-        let mut writer = self.store.lock_for_change()?;
-        let is_stored = self.store.put_locked(&mut writer, &put)?;
-        self.finish(writer, durability)?;
-        Ok(is_stored)
+        self.store.with_lock_for_change(|mut writer| {
+            let is_stored = self.store.put_locked(&mut writer, &put)?;
+            self.finish(writer, durability)?;
+            Ok(is_stored)
+        })
     }
 
     /// Stores every key with its value, in order, and waits for durability once.
