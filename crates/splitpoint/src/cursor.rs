@@ -37,6 +37,8 @@ pub struct Scan<'db> {
     runs: Runs,
     /// Whether nobody else uses the versions, so that what lies behind the scan is not needed.
     is_alone: bool,
+    /// Whether an entry borrows its bytes, and is pinned in this handle.
+    is_pinned_here: bool,
     /// Records read ahead; those from `next` on have not been examined yet. The horizon keeps their bytes:
     /// a scan that nobody asks for its next entry pins nothing, and can be given up.
     ahead: Vec<Candidate<'db>>,
@@ -90,8 +92,9 @@ impl<'db> Scan<'db> {
                 (walk.map(Walk::Log), Runs::default())
             }
         };
+        let is_pinned_here = versions.is_pinned_here();
         let ahead = Vec::with_capacity(READ_AHEAD);
-        Ok(Self { versions, walk, runs, is_alone: false, ahead, next: 0 })
+        Ok(Self { versions, walk, runs, is_alone: false, is_pinned_here, ahead, next: 0 })
     }
 
     /// Begins scans of the versions of a moment that together return every key once: `part_count` of
@@ -116,11 +119,13 @@ impl<'db> Scan<'db> {
         self.next = 0;
         let Some(walk) = &mut self.walk else { return Ok(()) };
         let store = self.versions.store();
+        // It may grow meanwhile: a bucket that is asked for in vain.
+        let geometry = store.geometry();
         while self.ahead.len() < READ_AHEAD {
             match walk.next_pair() {
                 Ok(Some((addr, pair))) => {
                     let hash = store.hash_of(pair.key);
-                    store.prefetch_bucket(hash);
+                    store.region.windows.prefetch_bucket(geometry.bucket_of(hash));
                     self.ahead.push(Candidate { addr, hash, pair });
                 }
                 Ok(None) => {
@@ -136,17 +141,17 @@ impl<'db> Scan<'db> {
 
     /// Returns whether a record is the version of its key.
     #[inline]
-    fn is_version(&self, record: &Candidate<'_>) -> Result<bool> {
-        let is_newest = self.versions.store().is_held(record.hash, record.addr)?;
-        if is_newest { Ok(true) } else { self.was_version(record) }
+    fn is_version(&self, addr: Addr, hash: u64, key: &[u8]) -> Result<bool> {
+        let is_newest = self.versions.store().is_held(hash, addr)?;
+        if is_newest { Ok(true) } else { self.was_version(addr, hash, key) }
     }
 
     /// Does the same for a record that no slot holds any more.
     #[cold]
-    fn was_version(&self, record: &Candidate<'_>) -> Result<bool> {
-        let version = self.versions.version_of(record.pair.key, record.hash);
+    fn was_version(&self, addr: Addr, hash: u64, key: &[u8]) -> Result<bool> {
+        let version = self.versions.version_of(key, hash);
         self.versions.check()?;
-        Ok(version? == Some(record.addr))
+        Ok(version? == Some(addr))
     }
 
     /// Returns where the records are that were there when the scan began.
@@ -157,7 +162,7 @@ impl<'db> Scan<'db> {
     /// Returns the next record to return, for a caller that holds a pin or an unbounded horizon.
     #[inline]
     pub(crate) fn next_current(&mut self) -> Result<Option<(Addr, Pair<'db>)>> {
-        if self.walk.is_none() && self.next == self.ahead.len() {
+        if self.next == self.ahead.len() && self.walk.is_none() {
             return Ok(None);
         }
         if let Err(error) = self.versions.check() {
@@ -172,14 +177,17 @@ impl<'db> Scan<'db> {
                 }
                 read?;
             }
-            let Some(record) = self.ahead.get(self.next).copied() else { return Ok(None) };
+            // Not as one: most of it stays in registers.
+            let Some(&Candidate { addr, hash, pair }) = self.ahead.get(self.next) else {
+                return Ok(None);
+            };
             self.next += 1;
-            match self.is_version(&record) {
+            match self.is_version(addr, hash, pair.key) {
                 Ok(true) => {
                     if self.is_alone {
-                        self.versions.pass(record.addr.offset() + 1);
+                        self.versions.pass(addr.offset() + 1);
                     }
-                    return Ok(Some((record.addr, record.pair)));
+                    return Ok(Some((addr, pair)));
                 }
                 Ok(false) => {}
                 Err(error) => {
@@ -188,6 +196,20 @@ impl<'db> Scan<'db> {
                 }
             }
         }
+    }
+
+    /// Returns the next entry of a scan in a file that another process may change.
+    #[cold]
+    #[inline(never)]
+    fn next_beside(&mut self) -> Result<Option<Entry<'db>>> {
+        let [key_pin, value_pin] = self.versions.two_pins().inspect_err(|_| self.end())?;
+        let Some((_, Pair { key, value })) = self.next_current()? else { return Ok(None) };
+        let (key, value) = if self.versions.copies_values() {
+            (Value::owned(key.to_vec()), Value::owned(value.to_vec()))
+        } else {
+            (Value::pinned(key, key_pin), Value::pinned(value, value_pin))
+        };
+        Ok(Some(Entry { key, value }))
     }
 
     /// Ends the scan after an error.
@@ -229,23 +251,18 @@ impl<'db> Iterator for Scan<'db> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let [key_pin, value_pin] = match self.versions.two_pins() {
-            Ok(pins) => pins,
-            Err(error) => {
-                self.end();
-                return Some(Err(error));
-            }
-        };
-        let (_, Pair { key, value }) = match self.next_current().transpose()? {
-            Ok(current) => current,
-            Err(error) => return Some(Err(error)),
-        };
-        let (key, value) = if self.versions.copies_values() {
-            (Value::owned(key.to_vec()), Value::owned(value.to_vec()))
-        } else {
-            (Value::pinned(key, key_pin), Value::pinned(value, value_pin))
-        };
-        Some(Ok(Entry { key, value }))
+        if !self.is_pinned_here {
+            return self.next_beside().transpose();
+        }
+        let [key_pin, value_pin] = self.versions.store().region.pins.two();
+        match self.next_current() {
+            Ok(Some((_, Pair { key, value }))) => Some(Ok(Entry {
+                key: Value::pinned(key, key_pin),
+                value: Value::pinned(value, value_pin),
+            })),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 

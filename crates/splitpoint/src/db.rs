@@ -574,14 +574,15 @@ impl Db {
         durability: Durability,
     ) -> Result<bool> {
         let put = self.store.prepare_put(key, value, mode, durability)?;
-        let mut writer = self.store.lock_for_change()?;
-        match self.store.put_locked(&mut writer, &put) {
-            Ok(is_stored) => self.finish(writer, durability).map(|()| is_stored),
-            Err(error) => {
-                drop(writer);
-                self.put_again(&put, durability, error)
+        self.store.with_lock_for_change(|mut writer| {
+            match self.store.put_locked(&mut writer, &put) {
+                Ok(is_stored) => self.finish(writer, durability).map(|()| is_stored),
+                Err(error) => {
+                    drop(writer);
+                    self.put_again(&put, durability, error)
+                }
             }
-        }
+        })
     }
 
     /// Stores a pair after an error, if that was for want of room and some can be made.

@@ -120,9 +120,10 @@ impl Geometry {
     /// hash counts for them.
     #[inline]
     pub const fn bucket_of(self, hash: u64) -> BucketIndex {
-        let level = self.level();
-        let bucket = hash & low_mask(level + 1);
-        let bucket = if bucket >= self.bucket_count { hash & low_mask(level) } else { bucket };
+        // One bit more than the level has, and one shift for both: this is in every lookup.
+        let mask = u64::MAX >> self.bucket_count.leading_zeros();
+        let bucket = hash & mask;
+        let bucket = if bucket >= self.bucket_count { hash & mask >> 1 } else { bucket };
         debug_assert!(bucket < self.bucket_count);
         BucketIndex(bucket)
     }

@@ -344,6 +344,12 @@ impl Store {
         Shape::of_word(self.region.windows.shape().load(Ordering::Acquire))
     }
 
+    /// Returns how hashes lead to buckets now.
+    #[inline]
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.shape().geometry
+    }
+
     #[inline]
     pub(crate) fn prefetch_bucket(&self, hash: u64) {
         self.region.windows.prefetch_bucket(self.shape().geometry.bucket_of(hash));
@@ -525,7 +531,9 @@ impl Store {
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
         // A thread that the child does not have may hold the lock for ever.
-        self.refuse_reading_in_fork()?;
+        if !self.readable_in.is_here() {
+            self.refuse_reading_in_fork()?;
+        }
         match self.writer.try_lock() {
             Ok(writer) => Ok(writer),
             Err(TryLockError::WouldBlock) => self.wait_for_lock(),
@@ -556,13 +564,30 @@ impl Store {
     /// Locks the writer for a change: what must be true before the first store to the file.
     #[inline(always)]
     pub(crate) fn lock_for_change(&self) -> Result<Changing<'_>> {
+        self.with_lock_for_change(Ok)
+    }
+
+    /// Calls `change` with that lock. A guard that is returned in a `Result` is copied, which costs a put
+    /// a hundredth.
+    #[inline(always)]
+    pub(crate) fn with_lock_for_change<'a, R>(
+        &'a self,
+        change: impl FnOnce(Changing<'a>) -> Result<R>,
+    ) -> Result<R> {
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }
-        let mut writer = self.lock_out_others()?;
+        let mut writer = Changing::new(self, self.lock()?);
+        self.begin_change(&mut writer)?;
+        change(writer)
+    }
+
+    #[inline(always)]
+    fn begin_change(&self, writer: &mut Writer) -> Result<()> {
+        self.begin_turn_if_taken(writer)?;
         // A store that was left open before its first change is dirty, and knows of no log.
         if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
-            self.begin_changes(&mut writer)?;
+            self.begin_changes(writer)?;
         }
         if writer.needs_room {
             self.region.require_room()?;
@@ -572,7 +597,7 @@ impl Store {
         }
         debug_assert!(!writer.is_closed, "the last handle closes the store");
         debug_assert_eq!(writer.mark, Mark::NotCleanDurably, "before the tables change");
-        Ok(writer)
+        Ok(())
     }
 
     /// Refuses to read through a handle that a parent opened for writing: it uses space again, whatever

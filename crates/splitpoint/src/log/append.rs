@@ -125,7 +125,7 @@ pub(crate) struct Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// Begins the checksum, while the bucket line may still be on its way from memory.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(kind: RecordKind, key: &'a [u8], value: &'a [u8]) -> Self {
         Self {
             header: RecordHeader::new(kind, key.len() as u64, value.len() as u64),
@@ -294,9 +294,16 @@ impl Appender {
     }
 
     /// Returns whether a record of this size goes into a segment of its own.
+    #[inline(always)]
     pub(crate) fn is_big(&self, record_bytes: u64, region: &Region) -> bool {
         record_bytes > big_record_bytes_min(self.segment_bytes_min)
-            && record_bytes > big_record_bytes_min(self.next_segment_bytes(region))
+            && record_bytes > self.big_bytes_min(region)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn big_bytes_min(&self, region: &Region) -> u64 {
+        big_record_bytes_min(self.next_segment_bytes(region))
     }
 
     /// Returns the size of the segment after the tail. Where space is used again segments are
@@ -310,7 +317,7 @@ impl Appender {
 
     /// Makes room in the tail for a record of this size, in a new segment if need be. On an error
     /// the log is as before; a sequence number may be used up.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reserve(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let ready = self.tail.as_ref().map_or(0, |tail| tail.ready_end.saturating_sub(tail.offset));
         if record_bytes + LINK_BYTES <= ready {
@@ -650,6 +657,8 @@ impl Appender {
                 let at = tail.offset - tail.segment_offset;
                 let parts = [&head[..head_bytes], payload.key, payload.value];
                 if !tail.map.store(at, record_bytes, parts) {
+                    // In an array of its own: that of a mapped tail need not be in memory.
+                    let parts = [&head[..head_bytes], payload.key, payload.value];
                     self.store_unmapped(record_bytes, parts, region)?;
                 }
             }

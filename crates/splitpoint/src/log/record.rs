@@ -85,7 +85,7 @@ impl RecordHeader {
     }
 
     /// Returns the size of the whole record in bytes, a multiple of 8.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record_bytes(&self) -> u64 {
         (self.header_bytes() + self.key_bytes + self.value_bytes).next_multiple_of(8)
     }

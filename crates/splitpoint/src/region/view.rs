@@ -133,7 +133,7 @@ impl View {
     }
 
     /// Returns the key and value of the record that a slot names.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pair(&self, addr: Addr) -> Result<Pair<'_>> {
         match self.short_pair_before(addr.offset(), u64::MAX) {
             Some((pair, _)) => Ok(pair),

@@ -123,7 +123,7 @@ impl Writer {
     }
 
     /// Counts a record of `bytes` that was appended for a change, before its slot is stored.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_appended(&mut self, addr: Addr, bytes: u64, is_big: bool) {
         if !is_big && let Some(segments) = self.extents.segments_mut() {
             segments.add_live(addr.offset(), bytes);

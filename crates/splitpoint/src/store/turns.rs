@@ -161,10 +161,14 @@ impl Store {
     #[inline(always)]
     pub(crate) fn lock_out_others(&self) -> Result<Changing<'_>> {
         let mut writer = Changing::new(self, self.lock()?);
-        if self.turns.is_some() {
-            self.begin_turn(&mut writer)?;
-        }
+        self.begin_turn_if_taken(&mut writer)?;
         Ok(writer)
+    }
+
+    /// Begins a turn, of a handle that takes turns.
+    #[inline(always)]
+    pub(super) fn begin_turn_if_taken(&self, writer: &mut Writer) -> Result<()> {
+        if self.turns.is_some() { self.begin_turn(writer) } else { Ok(()) }
     }
 
     /// Returns the bytes of records that a handle which takes turns has moved.

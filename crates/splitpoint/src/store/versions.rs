@@ -210,8 +210,12 @@ impl<'db> Versions<'db> {
         }
     }
 
+    /// Returns whether what they return is borrowed, and pinned in this handle.
+    pub(crate) fn is_pinned_here(&self) -> bool {
+        self.beside.is_none() && !self.copies_values()
+    }
+
     /// Pins everything that slots hold from now on, twice.
-    #[inline]
     pub(crate) fn two_pins(&self) -> Result<[Pin<'db>; 2]> {
         match &self.beside {
             None => Ok(self.store.region.pins.two()),
@@ -236,14 +240,23 @@ impl<'db> Versions<'db> {
     /// that returns none, under a pin, had not been used again.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        let is_evicted = match (&self.horizon, &self.beside) {
-            (Some(horizon), _) => horizon.is_evicted(),
+        match &self.horizon {
+            Some(horizon) if !horizon.is_evicted() => Ok(()),
+            Some(_) => Err(self.too_old()),
+            None => self.check_beside(),
+        }
+    }
+
+    #[cold]
+    fn check_beside(&self) -> Result<()> {
+        match &self.beside {
             // What keeps it is its parent's.
-            (None, Some(beside)) if !beside.origin.is_here() => return Err(in_fork()),
-            (None, Some(Beside { keeper: Keeper::Moment(moment), .. })) => moment.is_evicted(),
-            (None, _) => false,
-        };
-        if is_evicted { Err(self.too_old()) } else { Ok(()) }
+            Some(beside) if !beside.origin.is_here() => Err(in_fork()),
+            Some(Beside { keeper: Keeper::Moment(moment), .. }) if moment.is_evicted() => {
+                Err(self.too_old())
+            }
+            _ => Ok(()),
+        }
     }
 
     #[cold]
