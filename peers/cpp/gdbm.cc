@@ -15,6 +15,20 @@ public:
         db_ = gdbm_open((config.dir + "/gdbm.gdbm").c_str(), 0, GDBM_WRCREAT, 0644, nullptr);
         race::check(db_ != nullptr, "gdbm: open");
     }
+    // A writer has the file for itself, so programs that share one open it for each call.
+    void open_beside(const race::Config& config, race::Beside) { path_ = config.dir + "/gdbm.gdbm"; }
+    void put_beside(view key, view value) {
+        open_when_free(GDBM_WRITER);
+        put(key, value);
+        close_free();
+    }
+    template <class F>
+    bool get_beside(view key, F&& found) {
+        open_when_free(GDBM_READER);
+        bool has_value = get(key, found);
+        close_free();
+        return has_value;
+    }
     void put(view key, view value) {
         race::check(gdbm_store(db_, data(key), data(value), GDBM_REPLACE) == 0, "gdbm: store");
     }
@@ -45,6 +59,7 @@ public:
     }
     void sync() { race::check(gdbm_sync(db_) == 0, "gdbm: sync"); }
     void close() {
+        if (db_ == nullptr) return;
         sync();
         race::check(gdbm_close(db_) == 0, "gdbm: close");
     }
@@ -52,7 +67,20 @@ public:
 private:
     static datum data(view bytes) { return {const_cast<char*>(bytes.data()), int(bytes.size())}; }
 
+    void open_when_free(int mode) {
+        while ((db_ = gdbm_open(path_.c_str(), 0, mode, 0644, nullptr)) == nullptr) {
+            bool is_locked = gdbm_errno == GDBM_CANT_BE_WRITER || gdbm_errno == GDBM_CANT_BE_READER;
+            race::check(is_locked, "gdbm: open");
+            usleep(10);
+        }
+    }
+    void close_free() {
+        race::check(gdbm_close(db_) == 0, "gdbm: close");
+        db_ = nullptr;
+    }
+
     GDBM_FILE db_ = nullptr;
+    std::string path_;
 };
 
 RACE_ENGINE(gdbm, Gdbm);

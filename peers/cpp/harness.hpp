@@ -33,12 +33,17 @@
 //                                             // value, all in one transaction that is not durable
 //     void put_durable(view key, view value); // durable when it returns
 //     bool get_shared(view key, F found);     // like get, from any thread while one thread puts
+//     void open_beside(const Config&, Beside);  // as `open`, beside other processes
+//     void put_beside(view key, view value);  // when it returns, other processes find it; not durable
+//     bool get_beside(view key, F found);     // like get, the newest that any process has put
 //     static constexpr bool threads;          // put_durable may be called from many threads
 #pragma once
 
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +64,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace race {
@@ -85,6 +91,9 @@ struct Config {
     // Whether there will be transactions that read, likewise.
     bool has_transactions = false;
 };
+
+// What a process does beside others.
+enum class Beside { reads, writes_alone, writes_by_turns };
 
 // Thrown by an engine that has no such operation.
 struct Unsupported {
@@ -293,6 +302,56 @@ inline uint64_t device_read_bytes() {
     return 0;
 }
 
+// This program with one phase, as a process of its own.
+class Child {
+public:
+    Child(const Config& config, const std::string& phase) {
+        int in[2], out[2];
+        check(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0, "no pipe");
+        std::vector<std::string> words = {"/proc/self/exe",  "--dir",         config.dir,
+                                          "--records",       std::to_string(config.records),
+                                          "--key-bytes",     std::to_string(config.key_bytes),
+                                          "--value-bytes",   std::to_string(config.value_bytes),
+                                          "--cache-bytes",   std::to_string(config.cache_bytes),
+                                          phase};
+        std::vector<char*> arguments;
+        for (auto& word : words) arguments.push_back(word.data());
+        arguments.push_back(nullptr);
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+        posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+        check(posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments.data(), environ) == 0, "no process");
+        posix_spawn_file_actions_destroy(&actions);
+        ::close(in[0]);
+        ::close(out[1]);
+        start_ = in[1];
+        said_ = fdopen(out[0], "r");
+    }
+    Child(Child&& other) noexcept
+        : pid_(std::exchange(other.pid_, 0)), start_(std::exchange(other.start_, -1)), said_(std::exchange(other.said_, nullptr)) {}
+    ~Child() {
+        start();
+        if (said_) fclose(said_);
+        if (pid_ > 0) waitpid(pid_, nullptr, 0);
+    }
+    // Has it begin.
+    void start() {
+        if (start_ >= 0) ::close(std::exchange(start_, -1));
+    }
+    // Waits for what it says next; nothing if it has ended.
+    std::string line() {
+        char text[256];
+        if (!fgets(text, sizeof text, said_)) return "";
+        return std::string(text, strcspn(text, "\n"));
+    }
+
+private:
+    pid_t pid_ = 0;
+    int start_ = -1;
+    FILE* said_ = nullptr;
+};
+
 template <class Engine>
 class Runner {
 public:
@@ -329,6 +388,10 @@ public:
             else if (name == "durable") durable(number(1), number(2));
             else if (name == "flush") flush(number(1));
             else if (name == "readers") readers(number(1), number(2));
+            else if (name == "beside") processes(number(1), 1, number(2), Beside::reads);
+            else if (name == "written") processes(number(1), 1, number(2), Beside::writes_alone);
+            else if (name == "turns") processes(0, number(1), number(2), Beside::writes_by_turns);
+            else if (name == "process") process(words.at(1), number(2), number(3));
             else if (name == "first_get") lookup(1, false);
             else if (name == "audit") audit();
             else if (name == "kill") ;
@@ -743,6 +806,87 @@ private:
             extra_ = ",\"puts\":" + std::to_string(puts);
         } else {
             throw Unsupported{"no reads from other threads"};
+        }
+    }
+
+    // Processes that read, and one or more that write, for so long; each is this program with the phase
+    // `process`. The figure is the time of a lookup or of a change, all processes together.
+    void processes(uint64_t reader_count, uint64_t writer_count, uint64_t milliseconds, Beside counted) {
+        if constexpr (requires { engine_.open_beside(config_, Beside::reads); }) {
+            const char* writing = counted == Beside::writes_by_turns ? "turns" : "writes";
+            std::vector<Child> children;
+            for (uint64_t i = 0; i < reader_count + writer_count; i++) {
+                const char* role = i < reader_count ? "reads" : writing;
+                auto phase = std::string("process:") + role + ":" + std::to_string(i) + ":" + std::to_string(milliseconds);
+                children.emplace_back(config_, phase);
+            }
+            for (auto& child : children) check(child.line() == "ready", "a process has failed");
+            for (auto& child : children) child.start();
+            uint64_t gets = 0, puts = 0, longest_ns = 0;
+            for (uint64_t i = 0; i < children.size(); i++) {
+                std::istringstream figures(children[i].line());
+                uint64_t count = 0, ns = 0, worst_ns = 0;
+                check(bool(figures >> count >> ns >> worst_ns), "a process has failed");
+                longest_ns = std::max(longest_ns, ns);
+                bool is_counted = (i < reader_count) == (counted == Beside::reads);
+                if (is_counted) worst_ns_ = std::max(worst_ns_, worst_ns);
+                if (i < reader_count) gets += count;
+                else puts += count;
+                for (uint64_t j = 0; i >= reader_count && j < count; j++) overwritten_[written(i, j)] = true;
+            }
+            ns_ += longest_ns;
+            ops_ += counted == Beside::reads ? gets : puts;
+            extra_ = ",\"gets\":" + std::to_string(gets) + ",\"puts\":" + std::to_string(puts);
+        } else {
+            throw Unsupported{"no processes beside each other"};
+        }
+    }
+
+    // The record that a process writes as its j-th.
+    uint64_t written(uint64_t process, uint64_t j) const { return pick(j ^ (process + 1) << 40); }
+
+    // Such a process: opens the table, says so, begins when it is told, and says how much it has done.
+    void process(const std::string& role, uint64_t number, uint64_t milliseconds) {
+        if constexpr (requires { engine_.open_beside(config_, Beside::reads); }) {
+            bool is_reader = role == "reads";
+            Beside beside = is_reader        ? Beside::reads
+                            : role == "turns" ? Beside::writes_by_turns
+                                              : Beside::writes_alone;
+            engine_.open_beside(config_, beside);
+            puts("ready");
+            fflush(stdout);
+            while (getchar() != EOF) {}
+            uint64_t start = now_ns(), before = start, deadline = start + milliseconds * 1'000'000, count = 0;
+            Block newer;
+            while (before < deadline) {
+                block_.clear();
+                newer.clear();
+                for (size_t i = 0; i < 256; i++) {
+                    uint64_t index = is_reader ? pick((count + i) ^ (number + 1) << 32) : written(number, count + i);
+                    newer.add(data_, index, 1, true);
+                    if (is_reader) block_.add(data_, index, 0, true);
+                }
+                const auto &items = newer.items(), &older = block_.items();
+                before = now_ns();
+                for (size_t i = 0; i < items.size() && before < deadline; i++, count++) {
+                    if (is_reader) {
+                        bool is_right = false;
+                        engine_.get_beside(items[i].key, [&](view value) { is_right = value == items[i].value || value == older[i].value; });
+                        check(is_right, "a wrong answer while one writes");
+                    } else {
+                        engine_.put_beside(items[i].key, items[i].value);
+                    }
+                    uint64_t after = now_ns();
+                    worst_ns_ = std::max(worst_ns_, after - before);
+                    before = after;
+                }
+            }
+            printf("%llu %llu %llu\n", (unsigned long long)count, (unsigned long long)(now_ns() - start), (unsigned long long)worst_ns_);
+            fflush(stdout);
+            engine_.close();
+            _exit(0);
+        } else {
+            throw Unsupported{"no processes beside each other"};
         }
     }
 

@@ -42,6 +42,12 @@ public:
         mdb_txn_reset(txn);
         return has_value;
     }
+    void open_beside(const race::Config& config, race::Beside) { open(config); }
+    void put_beside(view key, view value) { put_durable(key, value); }
+    template <class F>
+    bool get_beside(view key, F&& found) {
+        return get_shared(key, found);
+    }
     bool erase(view key) {
         begin_write();
         MDB_val k = val(key);

@@ -11,9 +11,17 @@ public:
     // A connection for each thread would be another program than the one measured here.
     static constexpr bool threads = false;
 
-    void open(const race::Config& config) {
+    void open(const race::Config& config) { open_as(config, "EXCLUSIVE"); }
+    void open_beside(const race::Config& config, race::Beside) { open_as(config, "NORMAL"); }
+    void put_beside(view key, view value) { store(key, value); }
+    template <class F>
+    bool get_beside(view key, F&& found) {
+        return get(key, found);
+    }
+    void open_as(const race::Config& config, const char* locking_mode) {
         require(sqlite3_open((config.dir + "/sqlite.db").c_str(), &db_), "open");
-        run("PRAGMA locking_mode = EXCLUSIVE");
+        require(sqlite3_busy_timeout(db_, 600'000), "busy_timeout");
+        run((std::string("PRAGMA locking_mode = ") + locking_mode).c_str());
         run("PRAGMA journal_mode = WAL");
         has_durable_puts_ = config.has_durable_puts;
         run(has_durable_puts_ ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = OFF");

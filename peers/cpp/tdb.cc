@@ -15,12 +15,22 @@ public:
     static constexpr bool threads = false;
 
     void open(const race::Config& config) {
+        open_file(config);
+        lock();
+    }
+    // Without the one lock, each call locks the chain of its key.
+    void open_beside(const race::Config& config, race::Beside) { open_file(config); }
+    void put_beside(view key, view value) { put(key, value); }
+    template <class F>
+    bool get_beside(view key, F&& found) {
+        return get(key, found);
+    }
+    void open_file(const race::Config& config) {
         // tdb_open(3): the hash size is that of the table for ever, so it is one for each record;
         // the Jenkins hash is the better one, which old versions cannot read.
         int flags = TDB_INCOMPATIBLE_HASH;
         tdb_ = tdb_open((config.dir + "/tdb.tdb").c_str(), int(config.records | 1), flags, O_RDWR | O_CREAT, 0644);
         race::check(tdb_ != nullptr, "tdb: open");
-        lock();
     }
     void put(view key, view value) {
         race::check(tdb_store(tdb_, data(key), data(value), TDB_REPLACE) == 0, "tdb: store");

@@ -100,6 +100,8 @@ pub enum Canary {
     SyncsTailAlone,
     /// Nobody gives way to one that waits.
     WaitWordIgnored,
+    /// A place that is kept between turns is not handed over although another wants it.
+    WantedPlaceKept,
 }
 
 /// The model, with a mistake or without.
@@ -154,8 +156,10 @@ pub enum Action {
     NameCheckpoint(u8),
     /// `Store::end_turn`: the turn word says that it has ended.
     SayEnded(u8),
-    /// `Neighbours::give_up_turn`.
+    /// `Neighbours::give_up_turn`, of a place that is kept by `Store::hand_over_if_due`.
     GiveUpPlace(u8),
+    /// `Store::keeps_place`.
+    KeepPlace(u8),
     /// The process of a writer is killed.
     KillWriter(u8),
     /// `ReaderTable::parity`, in `Seat::pin`.

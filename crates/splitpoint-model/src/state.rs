@@ -6,7 +6,7 @@ pub const SEGMENTS: usize = 4;
 pub const PROCESSES: usize = 2;
 /// Records that the log has at most.
 pub const LOG_RECORDS: usize = 6;
-/// Turns in a row after which a handle lets another one go first: `TURNS_IN_ROW` is 64.
+/// Turns in a row after which a handle lets another one go first: as many as there are in `TIME_IN_ROW`.
 pub const TURNS_IN_ROW: u8 = 2;
 
 /// What a slot of the index leads to: a record, by where it is.
@@ -156,6 +156,8 @@ pub enum Step {
     Stored(u8),
     /// The turn is said to have ended; the place is still held.
     Ended,
+    /// Between two calls; the place is kept (`Store::keeps_place`).
+    Kept,
     /// The place was given up before the turn is said to have ended: with a canary.
     GaveUp,
 }

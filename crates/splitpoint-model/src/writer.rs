@@ -25,7 +25,13 @@ impl Model {
             Step::Turn => self.turn_actions(state, w, actions),
             Step::Appended => actions.push(Action::StoreSlot(w)),
             Step::Stored(_) => actions.push(Action::Commit(w)),
-            Step::Ended => actions.push(Action::GiveUpPlace(w)),
+            Step::Ended => {
+                actions.push(Action::GiveUpPlace(w));
+                if self.may_keep(state, writer) {
+                    actions.push(Action::KeepPlace(w));
+                }
+            }
+            Step::Kept => self.kept_actions(state, w, actions),
             Step::GaveUp => actions.push(Action::SayEnded(w)),
         }
         // A sync needs no turn.
@@ -39,6 +45,24 @@ impl Model {
         }
         if state.ghost.deaths_left > 0 {
             actions.push(Action::KillWriter(w));
+        }
+    }
+
+    /// `Store::keeps_place`: not if another wants the place, and the turns in a row are over.
+    fn may_keep(&self, state: &State, writer: &Writer) -> bool {
+        let is_due = state.file.is_wanted && writer.in_row >= TURNS_IN_ROW;
+        !is_due || self.is_made(Canary::WantedPlaceKept)
+    }
+
+    /// Lists what a writer may do that keeps the place between its turns. Its keeper gives it up when no
+    /// change is made, at any time; if another wants it, at once after the turns in a row.
+    fn kept_actions(&self, state: &State, w: u8, actions: &mut Vec<Action>) {
+        let writer = &state.writers[usize::from(w)];
+        if writer.turns_left > 0 {
+            actions.push(Action::WantTurn(w));
+        }
+        if !state.file.is_wanted || !self.is_made(Canary::WantedPlaceKept) {
+            actions.push(Action::GiveUpPlace(w));
         }
     }
 
@@ -169,8 +193,10 @@ impl Model {
             Action::GiveUpPlace(w) => {
                 state.place = None;
                 let writer = &mut state.writers[usize::from(w)];
-                writer.step = if writer.step == Step::Ended { Step::Idle } else { Step::GaveUp };
+                let has_ended = matches!(writer.step, Step::Ended | Step::Kept);
+                writer.step = if has_ended { Step::Idle } else { Step::GaveUp };
             }
+            Action::KeepPlace(w) => state.writers[usize::from(w)].step = Step::Kept,
             Action::KillWriter(w) => state.kill_writer(w),
             action => unreachable!("{action:?} is none of a writer"),
         }
@@ -179,6 +205,10 @@ impl Model {
     fn want_turn(&self, state: &mut State, w: u8) {
         let writer = &mut state.writers[usize::from(w)];
         writer.in_row = (writer.in_row + 1).min(TURNS_IN_ROW);
+        if writer.step == Step::Kept {
+            writer.step = Step::Placed;
+            return;
+        }
         let gives_way = state.file.is_wanted
             && writer.in_row >= TURNS_IN_ROW
             && state.file.word == writer.word

@@ -172,3 +172,8 @@ fn a_sync_of_the_tail_alone_is_found() {
 fn an_ignored_wait_word_is_found() {
     check_canary(Canary::WaitWordIgnored, OVERTAKEN, Bounds { writers: 2, turns: 5, ..NONE });
 }
+
+#[test]
+fn a_wanted_place_that_is_kept_is_found() {
+    check_canary(Canary::WantedPlaceKept, OVERTAKEN, Bounds { writers: 2, turns: 5, ..NONE });
+}

@@ -26,6 +26,7 @@ use crate::region::{Extents, read_superblock};
 use crate::space::Extent;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
+use crate::storage::open::TURN_WAIT;
 use crate::store::{Store, Writer, run_locked};
 
 /// One damage that a check found.
@@ -228,7 +229,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if there is a writer.
+    /// [`Error::Locked`] if there is a writer, or one had a turn as long as this handle waits.
     fn keep_writers_out(&self, writer: &mut Writer) -> Result<Option<NoWriter<'_>>> {
         let Some(reader) = &self.reader else { return Ok(None) };
         let storage = self.region.storage();
@@ -237,7 +238,8 @@ impl Store {
             // This is its turn.
             None
         } else {
-            let is_kept = shared.keep_writers_out();
+            let wait_max = self.lock_timeout.unwrap_or(TURN_WAIT);
+            let is_kept = shared.keep_writers_out(wait_max);
             if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
                 return Err(self.locked());
             }

@@ -41,7 +41,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
@@ -101,6 +101,8 @@ pub(crate) struct Store {
     pub(crate) others: Option<Arc<OtherReaders>>,
     /// What a handle has that changes the file by turns.
     turns: Option<Box<Turns>>,
+    /// See `Options::lock_timeout`.
+    pub(crate) lock_timeout: Option<Duration>,
     pub(crate) durability: Durability,
     fill_thousandths: u64,
     pub(crate) recovery: Recovery,
@@ -300,6 +302,7 @@ impl Store {
             access: options.access,
             origin,
             readable_in,
+            lock_timeout: options.lock_timeout,
             durability: options.durability,
             fill_thousandths: writer.superblock.fill_thousandths.into(),
             recovery,

@@ -27,6 +27,7 @@ pub mod fjall;
 pub mod hashbrown;
 mod map;
 mod measure;
+mod processes;
 #[cfg(feature = "redb")]
 pub mod redb;
 #[cfg(feature = "sled")]
@@ -107,6 +108,20 @@ pub trait Engine: Sized {
     fn shared(&self) -> Option<&dyn Shared> {
         None
     }
+
+    /// Opens the table that is there beside other processes, if the engine allows it: when a `put` has
+    /// returned they find the record, and a `get` finds the newest that any of them has put.
+    fn open_beside(_config: &Config, _beside: Beside) -> Outcome<Option<Self>> {
+        Ok(None)
+    }
+}
+
+/// What a process does beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    Reads,
+    WritesAlone,
+    WritesByTurns,
 }
 
 /// What may be called from many threads.
@@ -282,6 +297,10 @@ impl<E: Engine> Runner<E> {
             "durable" => return self.durable(number(1)?, number(2)? as usize),
             "flush" => self.flush(number(1)?)?,
             "readers" => return self.readers(number(1)? as usize, number(2)?),
+            "beside" => return self.processes((number(1)?, 1), number(2)?, Beside::Reads),
+            "written" => return self.processes((number(1)?, 1), number(2)?, Beside::WritesAlone),
+            "turns" => return self.processes((0, number(1)?), number(2)?, Beside::WritesByTurns),
+            "process" => self.process(words[1], number(2)?, number(3)?)?,
             "audit" => self.audit()?,
             "kill" => {}
             name => return Err(format!("there is no phase `{name}`").into()),

@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use splitpoint::{Db, Durability};
+use splitpoint::{Db, Durability, Options, Sharing};
 
-use crate::{Config, Engine, Outcome, Shared};
+use crate::{Beside, Config, Engine, Outcome, Shared};
 
 /// How the store is opened.
 pub trait Opened: Sync {
@@ -103,6 +103,19 @@ impl<O: Opened> Engine for Store<O> {
         }
         transaction.commit()?;
         Ok(true)
+    }
+
+    fn open_beside(config: &Config, beside: Beside) -> Outcome<Option<Self>> {
+        if !O::IS_PERSISTENT {
+            return Ok(None);
+        }
+        let options = match beside {
+            Beside::Reads => Options::new().read_only(),
+            Beside::WritesAlone => Options::new(),
+            Beside::WritesByTurns => Options::new().sharing(Sharing::Shared),
+        };
+        let db = options.open(config.dir.join("splitpoint.spt"))?;
+        Ok(Some(Self { db, how: PhantomData }))
     }
 
     fn shared(&self) -> Option<&dyn Shared> {

@@ -238,6 +238,28 @@ impl Appender {
         Ok(())
     }
 
+    /// Keeps the mapping of the tail that this handle had in an earlier turn, if the log still ends in that
+    /// segment, or what it has written there without one.
+    pub(crate) fn keep_mapping(&mut self, before: &mut Self) {
+        let (Some(tail), Some(before)) = (&mut self.tail, &mut before.tail) else { return };
+        let is_same = tail.segment_offset == before.segment_offset && tail.salt == before.salt;
+        if !is_same || tail.end != before.end || tail.offset < before.offset {
+            return;
+        }
+        tail.resumed_offset -= before.offset - before.resumed_offset;
+        if before.map.is_mapped() {
+            let page = tail.offset / GRANULE_BYTES * GRANULE_BYTES;
+            tail.ready_end = before.ready_end.max(page);
+            tail.map = std::mem::replace(&mut before.map, Tail::unmapped(0));
+            tail.map.skip_to(tail.offset - tail.segment_offset);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.tail.as_ref().is_some_and(|tail| tail.map.is_mapped())
+    }
+
     /// Goes on with the segments of compacted records where `state` says, if there are any.
     pub(crate) fn resume_compacted(&mut self, region: &Region, state: &CommitState) -> Result<()> {
         assert!(self.tail.is_none() && self.kind == SegmentKind::Compacted);
@@ -684,7 +706,8 @@ impl Appender {
         tail.map = region.write("map the tail of", |storage| {
             storage.open_tail(segment_offset, tail.end - segment_offset, used_bytes)
         })?;
-        fault_in(&tail.map);
+        // The next record takes the faults of the pages that it needs.
+        tail.ready_end = tail.offset / GRANULE_BYTES * GRANULE_BYTES;
         Ok(())
     }
 
@@ -876,12 +899,6 @@ fn map_tail(offset: u64, segment_bytes: u64, region: &Region) -> Result<Tail> {
     region.write("map the tail of", |storage| {
         storage.open_tail(offset, segment_bytes, SegmentHeader::BYTES)
     })
-}
-
-fn fault_in(map: &Tail) {
-    if let Some(pages) = map.pages() {
-        pages.fault_in();
-    }
 }
 
 /// Joins ranges that follow each other with gaps of a segment at most: each range costs a

@@ -55,7 +55,11 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Optio
             return opening.finish_beside(&region, is_per_call).map(Some);
         }
         // Also where a writer was killed after the look.
-        let is_kept = if is_per_call { shared.keep_turns_out() } else { shared.keep_writers_out() };
+        let is_kept = if is_per_call {
+            shared.keep_turns_out()
+        } else {
+            shared.keep_writers_out(Duration::ZERO)
+        };
         if !is_kept.map_err(lock_failed)? {
             continue;
         }

@@ -8,13 +8,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::{Claims, Room, free_bytes};
 use super::holders::holders_of;
 use super::no_room;
 use super::own_file::OwnFile;
-use super::reader_table::{OtherReaders, Seat};
+use super::reader_table::{OtherReaders, Seat, sleep_until_handed_over};
 use super::shared_counts::SharedCounts;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::holder::Holder;
@@ -25,6 +26,10 @@ const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
 
 /// The reader table in the file.
 const TABLE: std::ops::Range<u64> = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
+
+/// How long one that waits to keep writers out sleeps at least and at most between two looks.
+const PAUSE_MIN: Duration = Duration::from_micros(50);
+const PAUSE_MAX: Duration = Duration::from_millis(5);
 
 /// Free bytes that a file system which never writes in place must have for a store to the table.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
@@ -179,10 +184,22 @@ impl Neighbours {
         Self::is_being_opened(&self.file)
     }
 
+    /// Returns whether whoever may change the file now has it for a turn only.
+    pub(super) fn is_written_by_turns(file: &File) -> bool {
+        let is_shut = byte_locks::is_locked_exclusively(file, LockByte::PRESENCE).unwrap_or(true);
+        !is_shut && Self::is_open_to_turns(file)
+    }
+
+    /// Returns whether a reader waits for the place of the writer.
+    pub(crate) fn is_turn_asked_for(&self) -> bool {
+        let file = self.file.checked();
+        file.is_ok_and(|file| byte_locks::is_locked(file, LockByte::ASKED).unwrap_or(false))
+    }
+
     /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in); returns
-    /// `false` if there is one.
-    pub(crate) fn keep_writers_out(&self) -> io::Result<bool> {
-        let is_kept = try_keep_writers_out(&self.file)?;
+    /// `false` if there is one. It waits for the end of a turn as long as `wait_max`.
+    pub(crate) fn keep_writers_out(&self, wait_max: Duration) -> io::Result<bool> {
+        let is_kept = keep_writers_out(&self.file, wait_max)?;
         self.is_private.store(is_kept, Ordering::Relaxed);
         Ok(is_kept)
     }
@@ -304,6 +321,42 @@ impl Neighbours {
 /// writing.
 pub(super) fn can_store_to_table(file: &File, claims: &Claims) -> bool {
     claims.claim(file, TABLE).is_ok_and(|room| room == Room::Claimed)
+}
+
+/// Keeps writers out of a file that is read; returns `false` if there is one. If it has a turn, this waits
+/// for the end as long as `wait_max`, and asks whoever keeps the place between turns to give it up.
+pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bool> {
+    let begun = Instant::now();
+    let mut asked = None;
+    loop {
+        if try_keep_writers_out(file)? {
+            return Ok(true);
+        }
+        if begun.elapsed() >= wait_max || !Neighbours::is_written_by_turns(file) {
+            return Ok(false);
+        }
+        asked.get_or_insert_with(|| Asked::new(file));
+        let pause = (begun.elapsed() / 4).clamp(PAUSE_MIN, PAUSE_MAX);
+        sleep_until_handed_over(file, pause);
+    }
+}
+
+/// Asks for the place of the writer, until it is dropped: by a lock, which needs no permission to write.
+pub(super) struct Asked<'a>(&'a File);
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(file: &'a File) -> Self {
+        // Whoever cannot ask looks again all the same.
+        let _ = byte_locks::try_lock(file, LockByte::ASKED, LockKind::Shared);
+        Self(file)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        // It goes with the description.
+        let _ = byte_locks::unlock(self.0, LockByte::ASKED);
+    }
 }
 
 /// Keeps writers out of a file that is read; returns `false` if there is one.

@@ -11,8 +11,8 @@ use super::Storage;
 use super::failure::io_error;
 use super::holders::{locked, pid_of, refused};
 use super::mapped::Mapped;
-use super::neighbours::{Neighbours, let_writers_in, try_keep_writers_out};
-use super::reader_table::wait_for_hand_over;
+use super::neighbours::{Asked, Neighbours, let_writers_in, try_keep_writers_out};
+use super::reader_table::{sleep_until_handed_over, wait_for_hand_over};
 use super::regular::open_regular;
 use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
@@ -64,11 +64,10 @@ fn open_and_lock_with(
         refuse_network(&file, path)?;
         before_lock();
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
-            let awaits_turn =
-                options.access == Access::ReadWrite && is_turn_awaited(&file, options);
+            let awaits_turn = is_turn_awaited(&file, options);
             let wait_max = match options.access {
                 Access::ReadOnly if Neighbours::is_being_opened(&file) => OPENING_WAIT,
-                Access::ReadWrite if awaits_turn => options.lock_timeout.unwrap_or(TURN_WAIT),
+                _ if awaits_turn => options.lock_timeout.unwrap_or(TURN_WAIT),
                 // A reader that comes locks the file for a moment.
                 _ if !Neighbours::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
@@ -81,7 +80,7 @@ fn open_and_lock_with(
                 return Err(refused);
             }
             let pause = LOOK_AGAIN.min(begun.elapsed());
-            let is_handed_over = awaits_turn && wait_for_hand_over(&file, pause);
+            let is_handed_over = awaits_turn && wait_for_turn(&file, options.access, pause);
             // This process may hold locks of its own on the file, which end with any descriptor.
             SharedFile::close_other(file);
             if std::mem::replace(&mut was_refused, true) && !is_handed_over {
@@ -159,14 +158,26 @@ pub(crate) fn claim_to_read(file: &SharedFile, options: &Options) -> Result<Shar
     }
 }
 
-/// Returns whether a handle that takes turns was refused because somebody else has his.
+/// Returns whether a handle that takes turns, or a reader that keeps them out, was refused because somebody
+/// else has his.
 fn is_turn_awaited(file: &File, options: &Options) -> bool {
-    match options.sharing {
+    match (options.access, options.sharing) {
         // One that has the file for itself has all of it locked.
-        Sharing::Shared => Neighbours::is_open_to_turns(file),
-        Sharing::PerCall => true,
-        Sharing::OneWriter | Sharing::Exclusive => false,
+        (Access::ReadWrite, Sharing::Shared) => Neighbours::is_open_to_turns(file),
+        (Access::ReadWrite, Sharing::PerCall) => true,
+        (Access::ReadOnly, Sharing::Exclusive) => Neighbours::is_written_by_turns(file),
+        _ => false,
     }
+}
+
+/// Sleeps until somebody's turn is over, for at most `pause`, and has him know; returns whether it did.
+fn wait_for_turn(file: &File, access: Access, pause: Duration) -> bool {
+    if access == Access::ReadWrite {
+        return wait_for_hand_over(file, pause);
+    }
+    let _asked = Asked::new(file);
+    sleep_until_handed_over(file, pause);
+    true
 }
 
 /// Locks a file for a handle; returns whether nobody stands in the way.

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use super::failure::io_error;
 use super::fork::Origin;
 use super::holders::locked;
-use super::neighbours::{let_writers_in, try_keep_writers_out};
+use super::neighbours::{keep_writers_out, let_writers_in};
+use super::open::TURN_WAIT;
 use super::regular::open_regular;
 use crate::error::Result;
 
@@ -40,13 +41,13 @@ pub(crate) struct RawFile {
 impl RawFile {
     /// Opens the file at `path` for reading.
     ///
-    /// It takes a reader's lock, so it fails while a process has the file open for writing. On a
-    /// file system without locks it reads without one.
+    /// It takes a reader's lock, so it fails while a process has the file open for writing; it waits for
+    /// the end of a turn. On a file system without locks it reads without one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = open_regular(path, OpenOptions::new().read(true))?;
         let metadata =
             file.metadata().map_err(|source| io_error("read the size of", path, source))?;
-        if let Ok(false) = try_keep_writers_out(&file) {
+        if let Ok(false) = keep_writers_out(&file, TURN_WAIT) {
             return Err(locked(path, &file));
         }
         let origin = Origin::here();

@@ -226,18 +226,11 @@ pub(crate) fn note_writer(storage: &dyn Storage) -> io::Result<TurnWord> {
     Ok(found)
 }
 
-/// Waits for at most `most` until the place of the writer of a store is handed over, for a handle that is
-/// to be opened; returns whether that is something to wait for.
+/// Notes that a handle waits for its turn, which has not opened the store yet, and sleeps until the place of
+/// the writer is handed over, for at most `most`; returns `false` at once if the file has no table.
 pub(super) fn wait_for_hand_over(file: &File, most: Duration) -> bool {
     const WANTED_OFFSET: u64 = READER_TABLE_OFFSET + 8 * WANTED as u64;
-    let has_table = file.metadata().is_ok_and(|found| found.len() >= HEADER_BYTES);
-    let mut magic = [0; 8];
-    let is_read = has_table && file.read_exact_at(&mut magic, LIVE_OFFSET).is_ok();
-    // Another file is not written to.
-    if !is_read || u64_at(&magic, 0) != LIVE_MAGIC {
-        return false;
-    }
-    let Ok(table) = ReaderTable::map(file, Protection::Read) else { return false };
+    let Some(table) = table_of(file) else { return false };
     let seen = table.sleepers(HANDED).load(Ordering::SeqCst);
     let wanted = table.sleepers(WANTED);
     // By a write: nobody has claimed the block for stores through this mapping.
@@ -249,6 +242,27 @@ pub(super) fn wait_for_hand_over(file: &File, most: Duration) -> bool {
     futex::wake(wanted, u32::MAX);
     futex::wait(table.sleepers(HANDED), seen, most);
     true
+}
+
+/// Sleeps until the place of the writer of a file is handed over, for at most `most`.
+pub(super) fn sleep_until_handed_over(file: &File, most: Duration) {
+    match table_of(file) {
+        Some(table) => {
+            let word = table.sleepers(HANDED);
+            futex::wait(word, word.load(Ordering::SeqCst), most);
+        }
+        None => std::thread::sleep(most),
+    }
+}
+
+/// Maps the table of a file to read it, if it is one of a store.
+fn table_of(file: &File) -> Option<ReaderTable> {
+    let has_table = file.metadata().is_ok_and(|found| found.len() >= HEADER_BYTES);
+    let mut magic = [0; 8];
+    let is_read = has_table && file.read_exact_at(&mut magic, LIVE_OFFSET).is_ok();
+    // Another file is not written to.
+    let is_store = is_read && u64_at(&magic, 0) == LIVE_MAGIC;
+    is_store.then(|| ReaderTable::map(file, Protection::Read).ok()).flatten()
 }
 
 /// What the table has at a moment. It is read, not mapped: a new mapping of a file whose file system has

@@ -56,9 +56,10 @@ impl Writer {
     }
 
     /// Compacts at the pace of `before`, the same handle in an earlier turn.
-    pub(super) fn go_on_compacting(&mut self, before: &Self) {
-        if let (Some(compacting), Some(before)) = (&mut self.compacting, &before.compacting) {
+    pub(super) fn go_on_compacting(&mut self, before: &mut Self) {
+        if let (Some(compacting), Some(before)) = (&mut self.compacting, &mut before.compacting) {
             compacting.state.go_on(&before.state);
+            compacting.head.keep_mapping(&mut before.head);
         }
     }
 

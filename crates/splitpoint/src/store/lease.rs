@@ -9,9 +9,10 @@
 //! | `handed` | who hands over: one more | who waits |
 //!
 //! A handle that has had several turns in a row *keeps* its place between them: its changes need no call
-//! of the system. When another wants the place, it hands over after [`TURNS_IN_ROW`] turns or
-//! [`TIME_IN_ROW`]; its *keeper*, a thread, does so if it makes no change meanwhile, and gives the place
-//! up after [`IDLE`] without one, so that a handle which leaks keeps nobody out for ever.
+//! of the system. When another wants the place, it hands over after [`TIME_IN_ROW`]; its *keeper*, a
+//! thread, does so, or earlier if it makes no change meanwhile, and gives the place up after [`IDLE`]
+//! without one, so that a handle which leaks keeps nobody out for ever. A reader that is to keep writers
+//! out asks for the place by a lock, for which the keeper looks once in [`IDLE`].
 //! A turn has ended between the changes all the same: a process that is killed then leaves nothing to be
 //! completed.
 //!
@@ -37,14 +38,19 @@ use crate::testing::mutant::{self, Mutant};
 
 /// How long to sleep between two looks at the place of the writer: at first, and at most.
 const LOOK_AGAIN_MIN: Duration = Duration::from_micros(50);
-const LOOK_AGAIN_MAX: Duration = Duration::from_micros(500);
-/// After how many turns in a row, or how much time, a handle lets another one have its turn: a change of
-/// hands costs as much as ten changes or twenty.
-const TURNS_IN_ROW: u32 = 64;
-const TIME_IN_ROW: Duration = Duration::from_micros(200);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(1);
+/// How long a handle has turns in a row before it lets another one have its own: a change of hands costs
+/// as much as a hundred changes, most of it until the other one runs.
+const TIME_IN_ROW: Duration = Duration::from_millis(1);
+/// How long the keeper of a place that is wanted waits for another change.
+const NEXT_CHANGE: Duration = Duration::from_micros(200);
 /// After how many turns in a row a handle keeps its place: one that makes a few changes and is closed
-/// needs no thread.
+/// needs no thread. If others have had turns between them, after so many in all.
 const KEPT_AFTER: u32 = 16;
+const KEPT_AFTER_IN_ALL: u32 = 64;
+/// After how many in a row if it has the thread: those who make single changes one after the other would
+/// wait for it each time.
+const KEPT_AGAIN_AFTER: u32 = 2;
 /// How long it waits for the other to take it.
 const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
 /// How long a place is kept without a change.
@@ -75,7 +81,7 @@ impl Keeper {
     /// Watches over a place that is kept from now on; returns `false` if there is no thread to do so.
     fn watch(&self) -> bool {
         self.is_kept.store(true, Ordering::SeqCst);
-        if !self.has_thread.load(Ordering::Relaxed) {
+        if !self.has_thread() {
             let Some(store) = self.store.get().and_then(Weak::upgrade) else { return false };
             let has_begun = self.worker.begin("splitpoint-turns", move |shared| {
                 run(shared, &store);
@@ -87,6 +93,10 @@ impl Keeper {
             self.worker.shared().change(|_| ());
         }
         true
+    }
+
+    fn has_thread(&self) -> bool {
+        self.has_thread.load(Ordering::Relaxed)
     }
 
     fn sleep(&self, shared: &Monitor<State>) {
@@ -105,13 +115,13 @@ fn run(shared: &Monitor<State>, store: &Store) {
     while !shared.lock().is_stopped {
         if turns.keeper.is_kept.load(Ordering::Relaxed) {
             rounds = 0;
-            let is_wanted = others.wait_until_wanted(IDLE);
+            let is_wanted = others.wait_until_wanted(IDLE) || store.is_asked_for(others);
             if store.hand_over_if_due(turns, is_wanted, &mut seen) {
                 continue;
             }
             let state = shared.lock();
             if !state.is_stopped {
-                drop(shared.wait_for(state, TIME_IN_ROW));
+                drop(shared.wait_for(state, NEXT_CHANGE));
             }
         } else if rounds < NEXT_PLACES {
             rounds += 1;
@@ -128,8 +138,15 @@ fn run(shared: &Monitor<State>, store: &Store) {
 impl Turn {
     /// Returns whether others may have their turn now.
     fn is_over(&self) -> bool {
-        let is_long = |since: Instant| since.elapsed() >= TIME_IN_ROW;
-        self.number_in_row >= TURNS_IN_ROW || self.since.is_none_or(is_long)
+        self.since.is_none_or(|since| since.elapsed() >= TIME_IN_ROW)
+    }
+
+    /// Returns whether a handle has had enough turns to keep its place after this one.
+    fn is_of_many(&self, keeper: &Keeper) -> bool {
+        let is_one_of = |in_row| self.number_in_row >= in_row;
+        is_one_of(KEPT_AFTER)
+            || is_one_of(KEPT_AGAIN_AFTER)
+                && (self.number_in_all >= KEPT_AFTER_IN_ALL || keeper.has_thread())
     }
 }
 
@@ -149,9 +166,20 @@ impl Store {
         turns.keeper.worker.end_waking(|state| state.is_stopped = true, Some(&wake));
     }
 
+    /// Returns whether a reader waits for the place that is kept; it cannot say so in the table.
+    fn is_asked_for(&self, others: &OtherReaders) -> bool {
+        let neighbours = self.region.storage().neighbours();
+        let is_asked = neighbours.is_some_and(Neighbours::is_turn_asked_for);
+        if is_asked {
+            others.want_turn();
+        }
+        is_asked
+    }
+
     /// Takes the place of the writer for a turn, if the handle has not kept it.
     pub(super) fn take_place(&self, turns: &Turns, turn: &mut Turn) -> Result<()> {
         turn.number_in_row = turn.number_in_row.wrapping_add(1);
+        turn.number_in_all = turn.number_in_all.saturating_add(1);
         if turn.is_kept {
             // Another word tells that the lock has gone: the program has closed the descriptor.
             let found = self.others.as_ref().and_then(|others| others.turn().ok());
@@ -209,9 +237,8 @@ impl Store {
 
     /// Returns whether the handle keeps its place after a turn.
     pub(super) fn keeps_place(&self, turns: &Turns, turn: &mut Turn) -> bool {
-        let Some(others) = self.others.as_ref().filter(|_| turn.number_in_row >= KEPT_AFTER) else {
-            return false;
-        };
+        let is_of_many = turn.is_of_many(&turns.keeper);
+        let Some(others) = self.others.as_ref().filter(|_| is_of_many) else { return false };
         if turns.options.sharing != Sharing::Shared {
             return false;
         }
@@ -239,8 +266,8 @@ impl Store {
         }
     }
 
-    /// Hands a place over that is kept, if it is time and another wants it, or if no change was made
-    /// since `seen`; returns `false` to look again soon.
+    /// Hands a place over that is kept, if no change was made since `seen`, or if another wants it and it
+    /// is time; returns `false` to look again soon.
     fn hand_over_if_due(&self, turns: &Turns, is_wanted: bool, seen: &mut u32) -> bool {
         let Ok(mut writer) = self.lock() else {
             // A change that panics leaves the place.
@@ -252,7 +279,7 @@ impl Store {
             return true;
         }
         let is_idle = std::mem::replace(seen, turn.number_in_row) == turn.number_in_row;
-        let is_due = if is_wanted { turn.is_over() } else { is_idle };
+        let is_due = is_idle || is_wanted && turn.is_over();
         if is_due && !mutant::is_made(Mutant::KeepsWantedPlace) {
             self.leave_place(turns, turn, true);
         }
@@ -349,6 +376,41 @@ mod tests {
 
     fn has(store: &Store, key: &[u8]) -> bool {
         store.find(key).expect("nothing fails").is_some()
+    }
+
+    #[test]
+    fn a_change_of_hands_keeps_the_mapping_of_the_tail() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (store, other) = (open(&path, LONG), open(&path, LONG));
+        let is_mapped = |store: &Store| store.lock().unwrap().log.is_mapped();
+        let (mut i, mut turns) = (0_u32, 0);
+        let mut have_both = || {
+            for store in [&store, &other] {
+                put(store, &(i % 7).to_le_bytes()).unwrap();
+                i += 1;
+            }
+        };
+        // Each writes a little at a time, until both have mapped the same segment.
+        while !(is_mapped(&store) && is_mapped(&other)) {
+            have_both();
+            turns += 1;
+            assert!(turns < 10_000);
+        }
+        let segment = |store: &Store| store.lock().unwrap().log.position().segment_offset;
+        while segment(&store) == segment(&other) && turns < 10_000 {
+            assert!(is_mapped(&store) && is_mapped(&other));
+            have_both();
+            turns += 1;
+        }
+        close(&store);
+        close(&other);
+        let again = open(&path, LONG);
+        assert_eq!(again.region.live().record_count(), 7);
+        for last in i - 7..i {
+            assert!(has(&again, &(last % 7).to_le_bytes()));
+        }
+        close(&again);
     }
 
     #[test]

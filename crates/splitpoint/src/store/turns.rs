@@ -259,7 +259,9 @@ impl Store {
             Ok(()) => {
                 let (word, since) = (TurnWord::begun(number), Some(Instant::now()));
                 let turn = Turn { word, number, since, ..Turn::default() };
-                writer.turn = Turn { is_held: true, is_prepared: true, number_in_row: 1, ..turn };
+                let number_in_all = writer.turn.number_in_all;
+                let turn = Turn { number_in_row: 1, number_in_all, ..turn };
+                writer.turn = Turn { is_held: true, is_prepared: true, ..turn };
                 turns.own.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
             }
             // Whoever comes next finds what this one has found.
@@ -312,6 +314,7 @@ impl Store {
         std::mem::swap(&mut new.pace, &mut writer.pace);
         new.pace.go_on_from(written);
         self.group.note_durable(self.region.live().durable_lsn().min(written.lsn));
+        new.log.keep_mapping(&mut writer.log);
         new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
         if let Some(live_share) = turns.options.live_share {
             new.begin_compaction(self, live_share, &turns.options);
@@ -583,6 +586,8 @@ pub(crate) struct Turn {
     pub(super) since: Option<Instant>,
     /// Turns since then.
     pub(super) number_in_row: u32,
+    /// Turns since the handle was opened.
+    pub(super) number_in_all: u32,
 }
 
 impl Default for Turn {
@@ -596,6 +601,7 @@ impl Default for Turn {
             gave_way: false,
             since: None,
             number_in_row: 0,
+            number_in_all: 0,
         }
     }
 }

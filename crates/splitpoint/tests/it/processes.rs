@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use splitpoint::{Db, Options, Sharing};
 
-use crate::support::{HANG, Rng, assert_sound, rounds, seed};
+use crate::support::{HANG, Rng, assert_sound, content, rounds, seed};
 
 const ROLE_ENV: &str = "SPLITPOINT_TEST_ROLE";
 const KEYS: u64 = 500;
@@ -62,6 +62,8 @@ fn another_process_plays_its_role() {
         "count" => count(path),
         "turns" => take_turns(path, rng),
         "hold" => hold(path),
+        "add" => add(path),
+        "busy" => be_busy(path),
         other => panic!("no role {other}"),
     }
 }
@@ -184,6 +186,30 @@ fn take_turns(path: &Path, mut rng: Rng) {
         }
         if rng.below(2) == 0 {
             db.close().expect("it closes");
+        }
+    }
+}
+
+/// Adds to a number by turns with others: in a turn of each, and with handles that come and go.
+fn add(path: &Path) {
+    for _ in 0..5 {
+        let db = compacting().sharing(Sharing::Shared).open(path).expect("it waits for its turn");
+        for _ in 0..50 {
+            db.increment(b"number", 1).expect("its turn comes");
+        }
+        db.close().expect("it closes");
+    }
+}
+
+/// Changes the file by turns without a pause, and so keeps its place between them.
+fn be_busy(path: &Path) {
+    let db = compacting().sharing(Sharing::Shared).open(path).expect("it opens");
+    for version in 0.. {
+        for key in 0..KEYS {
+            db.put(key.to_le_bytes(), value_of(key, version)).expect("its turn comes");
+        }
+        if version == 10 {
+            say("busy");
         }
     }
 }
@@ -395,6 +421,72 @@ fn a_number_to_which_processes_add_by_turns_is_exact() {
     assert_eq!(number_in(&Db::open(&path).unwrap(), b"number"), 100);
 }
 
+#[test]
+fn a_number_to_which_processes_of_several_pid_namespaces_add_by_turns_is_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    if !can_unshare() {
+        return;
+    }
+    let start = |i| match i {
+        0 | 1 => Process::start("add", &path, i),
+        _ => Process::run(&mut Process::command(Some(&UNSHARE), "add", &path, i)).unwrap(),
+    };
+    for mut process in (0..4).map(start).collect::<Vec<_>>() {
+        assert!(process.child.wait().unwrap().success());
+    }
+    assert_eq!(Db::open(&path).unwrap().increment(b"number", 0).unwrap(), 1_000);
+}
+
+/// A check, a repair and a reader that keeps writers out wait until it is their turn.
+#[test]
+fn whoever_keeps_writers_out_gets_the_place_that_a_busy_writer_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    store_of_all_keys(&path);
+    let mut busy: Vec<_> = (0..2).map(|i| Process::start("busy", &path, i)).collect();
+    assert!(busy.iter_mut().all(|process| process.says("busy")));
+    let options = Options::new().read_only().lock_timeout(HANG);
+    let reader = options.clone().open(&path).unwrap();
+    for i in 0..5 {
+        assert!(reader.check().unwrap().is_clean(), "round {i}");
+        let alone = options.clone().sharing(Sharing::Exclusive).open(&path).unwrap();
+        assert_eq!(content(&alone), content(&alone), "nobody writes beside it");
+        drop(alone);
+        let saved = dir.path().join(format!("{i}"));
+        let report = splitpoint::repair::repair(&path, &saved).unwrap();
+        assert_eq!((report.key_count, report.damaged.len()), (KEYS, 0), "{report:?}");
+    }
+    busy.into_iter().for_each(Process::kill);
+    drop(reader);
+    assert_sound(&Db::open(&path).unwrap());
+}
+
+/// More than the reader table has places for: the others lock a byte while they read.
+#[test]
+fn two_hundred_reader_processes_read_beside_a_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    store_of_all_keys(&path);
+    let db = compacting().open(&path).unwrap();
+    let mut readers: Vec<_> = (0..200).map(|i| Process::start("hold", &path, i)).collect();
+    assert!(readers.iter_mut().all(|reader| reader.says("hold")));
+    for version in 1..5 {
+        for key in 0..KEYS {
+            db.put(key.to_le_bytes(), value_of(key, version)).unwrap();
+        }
+    }
+    let stats = db.stats().unwrap();
+    assert!(stats.is_pinned && stats.readers.len() > 50, "{}", stats.readers.len());
+    for reader in &mut readers {
+        reader.tell();
+        assert!(reader.says("let go"), "its value has changed");
+        reader.tell();
+    }
+    drop(readers);
+    assert_sound(&db);
+}
+
 /// Has a process hold a value while the store is overwritten, and returns how large the file became.
 fn overwrite_beside(mut holder: Process, path: &Path, in_the_middle: impl FnOnce(&Process, &Db)) {
     let db = compacting().open(path).unwrap();
@@ -482,18 +574,24 @@ fn a_reader_of_another_user_without_permission_to_write_holds_what_it_reads() {
     assert!(fs::read(&path).unwrap() != before);
 }
 
+const UNSHARE: [&str; 4] = ["unshare", "--pid", "--fork", "--kill-child"];
+
+/// Returns whether processes can have a pid namespace of their own: only root may make one, and not in
+/// every container.
+fn can_unshare() -> bool {
+    let made = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+    made.is_ok_and(|status| status.success())
+}
+
 #[test]
 fn a_reader_in_another_pid_namespace_is_as_any_other() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
     store_of_all_keys(&path);
-    let unshare = ["unshare", "--pid", "--fork", "--kill-child"];
-    let is_possible = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
-    if !is_possible.is_ok_and(|status| status.success()) {
-        // Only root may make one, and not in every container.
+    if !can_unshare() {
         return;
     }
-    let mut command = Process::command(Some(&unshare), "hold", &path, 0);
+    let mut command = Process::command(Some(&UNSHARE), "hold", &path, 0);
     overwrite_beside(Process::run(&mut command).unwrap(), &path, |_, _| ());
 }
 
