@@ -38,7 +38,7 @@ use std::fmt;
 use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
@@ -86,6 +86,8 @@ pub(crate) use versions::{Hold, Places, Versions};
 
 /// What the threads of a handle share.
 pub(crate) struct Store {
+    /// Which of this process it is.
+    pub(crate) number: u64,
     pub(crate) region: Arc<Region>,
     pub(crate) hash: HashFunction,
     pub(crate) seed: u64,
@@ -281,7 +283,9 @@ impl Store {
             let looking = writer.looking(&region);
             Box::new(Turns::new(take_over, options, looking))
         });
+        static STORES: AtomicU64 = AtomicU64::new(0);
         let store = Self {
+            number: STORES.fetch_add(1, Ordering::Relaxed),
             region,
             reader,
             others,

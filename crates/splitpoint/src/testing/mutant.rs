@@ -69,6 +69,8 @@ pub(crate) enum Mutant {
     MeetsOwnLock,
     /// A reader goes on although its pin was refused.
     ReadsUnpinned,
+    /// A cursor returns the keys that it has read ahead although the store has changed since.
+    TrustsKeysAhead,
     /// A sample of chains counts although its buckets were split or merged meanwhile.
     SamplesAcrossSplits,
 }
