@@ -21,6 +21,7 @@ mod checkpointing;
 mod closing;
 mod compacting;
 mod deleted;
+mod glance;
 mod lease;
 mod maintaining;
 mod pace;
@@ -252,11 +253,14 @@ impl Store {
             mut writer,
             recovery,
             durable_lsn,
-            reader,
+            mut reader,
             others,
             take_over,
             last_turn,
         } = opened;
+        if let (Some(reader), Some(wait_max)) = (&mut reader, options.lock_timeout) {
+            reader.set_wait_max(wait_max);
+        }
         if let Some(cache_bytes) = options.cache_bytes
             && !region.storage().is_volatile()
         {
@@ -402,6 +406,9 @@ impl Store {
         let Some(reader) = &self.reader else { return Err(in_fork()) };
         if self.turns.is_some() {
             self.refuse_reading_in_fork()?;
+        }
+        if let Some(found) = self.glance(key, hash, <[u8]>::to_vec) {
+            return Ok(found.map(Value::owned));
         }
         let pin = reader.pin(&self.region)?;
         let found = self.find_beside_while_pinned(key, hash)?;
@@ -575,6 +582,12 @@ impl Store {
             return Ok(());
         }
         Err(in_fork())
+    }
+
+    /// Returns whether a parent of this process has opened the handle.
+    #[inline]
+    pub(crate) fn is_of_parent(&self) -> bool {
+        !self.origin.is_here()
     }
 
     /// Refuses what only the process that opened a file may do. A table in memory is the child's own.
