@@ -230,8 +230,8 @@ impl Database {
     /// In the child of a fork a walk reads through a handle of its own.
     fn adopt_to_read(&mut self) -> Result<(), Failure> {
         self.look_for_store()?;
-        let is_store = self.claim.is_some() && self.table()?.is_native();
-        if self.is_inherited() && is_store { self.adopt() } else { Ok(()) }
+        let is_parents = self.claim.is_some() && self.table()?.is_of_parent();
+        if is_parents { self.adopt() } else { Ok(()) }
     }
 
     /// Opens the store anew in the child of a fork, beside its parent.

@@ -34,6 +34,11 @@ impl Table {
         matches!(self, Self::Native { .. })
     }
 
+    /// Returns whether it is a store that the parent of this process has opened.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        matches!(self, Self::Native { db, .. } if db.is_of_parent())
+    }
+
     /// Goes on with another handle of the same store, or with the store that was made of an old file.
     /// The walk does not notice. A handle of the parent stays open for ever in its child: closing any
     /// descriptor of the file would end the locks that the child has of it.

@@ -1044,6 +1044,13 @@ impl Db {
         self.store.turns_of_others()
     }
 
+    /// Returns whether another process has opened the handle, of which this one is a fork: it may be in use
+    /// there. Costs no call of the system where the kernel can tell (Linux 4.14).
+    #[inline]
+    pub fn is_of_parent(&self) -> bool {
+        self.store.is_of_parent()
+    }
+
     /// Returns the number of keys.
     pub fn len(&self) -> u64 {
         self.store.region.live().record_count()

@@ -317,6 +317,21 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Returns two numbers that are the same as before if no key was stored or deleted meanwhile: the log
+    /// sequence number of a recent commit, and the number of records, which becomes smaller with a delete
+    /// for which the log has no room.
+    #[inline]
+    pub(crate) fn last_change(self) -> (u64, u64) {
+        loop {
+            let word = self.load(COMMIT);
+            let record_count = self.load(COMMIT_STATES[(word & 1) as usize]);
+            if self.load(COMMIT) == word {
+                return (word & !7, record_count);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     /// Returns the number of records at some recent commit.
     pub(crate) fn record_count(self) -> u64 {
         self.committed().1.record_count

@@ -482,7 +482,8 @@ impl Options {
     /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); not at all by default.
     ///
     /// A handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) waits as long for its turn
-    /// with each change, by default 10 seconds.
+    /// with each change, by default 10 seconds; one with `PerCall` also with each lookup, if another one
+    /// lets nobody in.
     ///
     /// # Examples
     ///

@@ -27,7 +27,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::atomic::AtomicU64 as AtomicWord;
 use crate::error::{Error, Result};
@@ -41,6 +41,7 @@ use crate::region::Region;
 use crate::stats::SharedLookups;
 use crate::storage::failure::io_error;
 use crate::storage::holders::locked_storage;
+use crate::storage::open::TURN_WAIT;
 use crate::storage::reader_table::{OpenMoment, Seat, TakenPlace, TurnWord};
 
 /// What a handle has that reads beside a writer.
@@ -52,13 +53,16 @@ pub(crate) struct Reader {
     pin_count: AtomicU64,
     /// The piece epoch of the pieces that are mapped; `UNKNOWN` before the first lookup.
     mapped_epoch: AtomicU64,
+    /// How long a pin waits for one that has the file for itself, if it is taken call by call.
+    wait_max: Duration,
 }
 
 /// Lookups of a handle that opened a closed store before it takes a place.
 const PINS_WITHOUT_PLACE: u64 = 1000;
-/// How often, and after how long, to look again at a file that is being opened: for half a minute.
-const OPENING_LOOKS: u32 = 30_000;
-const OPENING_PAUSE: Duration = Duration::from_millis(1);
+/// How long a pin waits at least for a writer that is opening the file.
+const OPENING_WAIT: Duration = Duration::from_secs(30);
+/// How long to wait at most between two looks at a file that somebody has for himself.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// A piece epoch that no file has.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -68,21 +72,26 @@ impl Reader {
     /// Where nobody writes, it begins without a place: a program that looks up a few keys leaves the file
     /// as it is.
     pub(crate) fn new(region: &Region, is_closed: bool) -> Result<Self> {
-        Ok(Self {
-            seats: Seats { seat: take_seat(region, !is_closed)?, next: OnceLock::new() },
-            pin_count: AtomicU64::new(0),
-            mapped_epoch: AtomicU64::new(UNKNOWN),
-        })
+        Ok(Self::of(take_seat(region, !is_closed)?))
     }
 
     /// Takes a seat that locks nothing while nothing is pinned.
     pub(crate) fn per_call(region: &Region) -> Result<Self> {
-        let seat = take_seat_per_call(region)?;
-        Ok(Self {
+        Ok(Self::of(take_seat_per_call(region)?))
+    }
+
+    fn of(seat: Seat) -> Self {
+        Self {
             seats: Seats { seat, next: OnceLock::new() },
             pin_count: AtomicU64::new(0),
             mapped_epoch: AtomicU64::new(UNKNOWN),
-        })
+            wait_max: TURN_WAIT,
+        }
+    }
+
+    /// Sets how long a pin that is taken call by call waits for one that has the file for itself.
+    pub(crate) fn set_wait_max(&mut self, wait_max: Duration) {
+        self.wait_max = wait_max;
     }
 
     /// Returns whether a pin keeps a lock that others may wait for: values are copied.
@@ -123,7 +132,7 @@ impl Reader {
         }
         let pinned = match seat.pin() {
             Err(error) if seat.is_per_call() && error.kind() == io::ErrorKind::WouldBlock => {
-                pin_after_opening(region, seat)
+                self.pin_when_let_in(region, seat)
             }
             pinned => pinned,
         };
@@ -134,6 +143,25 @@ impl Reader {
                 _ => io_error("lock a byte of", storage.path(), source),
             }
         })
+    }
+
+    /// Pins when nobody has the file for himself any more, to open it or to change it.
+    #[cold]
+    fn pin_when_let_in<'a>(&self, region: &Region, seat: &'a Seat) -> io::Result<Pin<'a>> {
+        let shared = region.storage().neighbours().expect("only files are read beside a writer");
+        let begun = Instant::now();
+        loop {
+            let is_opened = shared.is_opened_by_other();
+            let wait_max = if is_opened { self.wait_max.max(OPENING_WAIT) } else { self.wait_max };
+            // Before the last pin, so that there is one when the time is over.
+            let waited = begun.elapsed();
+            match seat.pin() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && waited < wait_max => {
+                    thread::sleep((waited / 4).clamp(Duration::from_micros(20), LOOK_AGAIN));
+                }
+                pinned => return pinned,
+            }
+        }
     }
 
     /// Takes a place, if there is one, so that a pin is no system call from now on.
@@ -246,22 +274,6 @@ impl Reader {
         self.mapped_epoch.store(epoch, Ordering::Release);
         Ok(epoch)
     }
-}
-
-/// Pins when nobody who opens the file has it for himself any more.
-#[cold]
-fn pin_after_opening<'a>(region: &Region, seat: &'a Seat) -> io::Result<Pin<'a>> {
-    let shared = region.storage().neighbours().expect("only files are read beside a writer");
-    for _ in 0..OPENING_LOOKS {
-        let is_open = !shared.is_opened_by_other();
-        match seat.pin() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_open => {
-                thread::sleep(OPENING_PAUSE);
-            }
-            pinned => return pinned,
-        }
-    }
-    seat.pin()
 }
 
 /// A seat, and those taken after it: one with a place, those of children. A child leaves the seat of its

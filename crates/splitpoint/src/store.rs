@@ -21,6 +21,7 @@ mod checkpointing;
 mod closing;
 mod compacting;
 mod deleted;
+mod glance;
 mod lease;
 mod maintaining;
 mod pace;
@@ -39,7 +40,7 @@ use std::fmt;
 use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,8 @@ pub(crate) use versions::{Hold, Places, Versions};
 
 /// What the threads of a handle share.
 pub(crate) struct Store {
+    /// Which of this process it is.
+    pub(crate) number: u64,
     pub(crate) region: Arc<Region>,
     pub(crate) hash: HashFunction,
     pub(crate) seed: u64,
@@ -261,11 +264,14 @@ impl Store {
             mut writer,
             recovery,
             durable_lsn,
-            reader,
+            mut reader,
             others,
             take_over,
             last_turn,
         } = opened;
+        if let (Some(reader), Some(wait_max)) = (&mut reader, options.lock_timeout) {
+            reader.set_wait_max(wait_max);
+        }
         if let Some(cache_bytes) = options.cache_bytes
             && !region.storage().is_volatile()
         {
@@ -292,7 +298,9 @@ impl Store {
             let looking = writer.looking(&region);
             Box::new(Turns::new(take_over, options, looking))
         });
+        static STORES: AtomicU64 = AtomicU64::new(0);
         let store = Self {
+            number: STORES.fetch_add(1, Ordering::Relaxed),
             region,
             reader,
             others,
@@ -417,6 +425,9 @@ impl Store {
         let Some(reader) = &self.reader else { return Err(in_fork()) };
         if self.turns.is_some() {
             self.refuse_reading_in_fork()?;
+        }
+        if let Some(found) = self.glance(key, hash, <[u8]>::to_vec) {
+            return Ok(found.map(Value::owned));
         }
         let pin = reader.pin(&self.region)?;
         let found = self.find_beside_while_pinned(key, hash)?;
@@ -612,6 +623,12 @@ impl Store {
             return Ok(());
         }
         Err(in_fork())
+    }
+
+    /// Returns whether a parent of this process has opened the handle.
+    #[inline]
+    pub(crate) fn is_of_parent(&self) -> bool {
+        !self.origin.is_here()
     }
 
     /// Refuses what only the process that opened a file may do. A table in memory is the child's own.

@@ -27,6 +27,7 @@ use crate::index::lookup::for_each_line;
 use crate::index::shape::Shape;
 use crate::linear::{BucketIndex, Geometry};
 use crate::store::Store;
+use crate::testing::mutant::{self, Mutant};
 
 /// Keys that a cursor reads ahead at first, and at most, unless one bucket has more.
 const AHEAD: (usize, usize) = (8, 64);
@@ -65,7 +66,12 @@ pub struct Cursor {
     ahead_count: usize,
     /// Where to read on, or `None` at the end.
     from: Option<u64>,
+    /// The last change of the store before they were read.
+    seen: Option<LastChange>,
 }
+
+/// The number of a store in this process, and its last change.
+type LastChange = (u64, (u64, u64));
 
 /// A key that was read ahead.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +92,7 @@ impl Cursor {
     /// Returns a cursor before the first key whose [place](Db::place_of) is `place` or behind it.
     pub fn at(place: u64) -> Self {
         let (bytes, ahead) = (Vec::new(), Vec::new());
-        Self { bytes, ahead, next: 0, ahead_count: AHEAD.0, from: Some(place) }
+        Self { bytes, ahead, next: 0, ahead_count: AHEAD.0, from: Some(place), seen: None }
     }
 
     /// Returns a cursor behind `key`, which need not exist.
@@ -136,8 +142,8 @@ impl Cursor {
     ///
     /// # Cost
     ///
-    /// Every 64 keys, reads their buckets and records while the writers of this handle wait. Then one lookup a key, of lines
-    /// that were just read.
+    /// Every 64 keys, reads their buckets and records while the writers of this handle wait. Then, if the store
+    /// has changed since, one lookup a key, of lines that were just read.
     pub fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
         loop {
             if self.next == self.ahead.len() {
@@ -149,7 +155,9 @@ impl Cursor {
             }
             let Ahead { start, end, .. } = self.ahead[self.next];
             // It may have been deleted since.
-            let is_there = db.contains(&self.bytes[start..end])?;
+            let is_unchanged = self.seen == Some(db.store().last_change())
+                || mutant::is_made(Mutant::TrustsKeysAhead);
+            let is_there = is_unchanged || db.contains(&self.bytes[start..end])?;
             self.next += 1;
             if is_there {
                 return Ok(Some(&self.bytes[start..end]));
@@ -164,6 +172,7 @@ impl Cursor {
         self.next = 0;
         let (from, count) = (self.from, self.ahead_count);
         let Some(first) = from else { return Ok(()) };
+        self.seen = Some(db.store().last_change());
         let found = db.store().keys_from(first, count, |place, key| {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(key);
@@ -195,6 +204,13 @@ impl Db {
 }
 
 impl Store {
+    /// Returns what is the same as before, of any store of this process, only if no change has ended
+    /// meanwhile, whoever has made it.
+    #[inline]
+    fn last_change(&self) -> LastChange {
+        (self.number, self.region.live().last_change())
+    }
+
     /// Calls `each` with the keys from a place on, of at least `count` keys or until the end, bucket by
     /// bucket. Returns the place where the next bucket begins.
     fn keys_from(
@@ -341,6 +357,54 @@ mod tests {
     #[test]
     fn keys_that_stay_come_once_while_the_table_changes() {
         assert_keys_that_stay_come_once(&Options::new().seed(1));
+    }
+
+    /// Returns whether keys that one of two handles deletes, or `db` itself, come to a cursor of `db` that
+    /// has read them ahead.
+    fn deleted_keys_come(db: &Db, other: &Db) -> bool {
+        for i in 0..AHEAD.0 as u32 {
+            db.put(key(i), "").expect("nothing fails");
+        }
+        let mut cursor = Cursor::default();
+        let first = cursor.next(db).expect("nothing fails").expect("it has keys").to_vec();
+        for i in (0..AHEAD.0 as u32).filter(|&i| key(i) != first[..]) {
+            assert!(other.delete(key(i)).expect("nothing fails"));
+        }
+        cursor.next(db).expect("nothing fails").is_some()
+    }
+
+    #[test]
+    fn a_key_that_was_deleted_since_it_was_read_ahead_does_not_come() {
+        let come = || {
+            let db = Db::in_memory().expect("nothing fails");
+            deleted_keys_come(&db, &db)
+        };
+        assert!(!come());
+        assert!(mutant::with(Mutant::TrustsKeysAhead, come));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_key_that_another_handle_has_deleted_does_not_come() {
+        use crate::options::Sharing;
+        for sharing in [Sharing::PerCall, Sharing::Shared] {
+            let dir = tempfile::tempdir().unwrap();
+            let open = || Options::new().sharing(sharing).open(dir.path().join("a")).unwrap();
+            assert!(!deleted_keys_come(&open(), &open()));
+        }
+    }
+
+    #[test]
+    fn keys_that_were_read_ahead_of_one_store_do_not_come_of_another() {
+        let db = || Options::new().seed(1).in_memory().unwrap();
+        let (one, other) = (db(), db());
+        for i in 0..AHEAD.0 as u32 {
+            one.put(key(i), "").unwrap();
+            other.put(key(100 + i), "").unwrap();
+        }
+        let mut cursor = Cursor::default();
+        assert!(cursor.next(&one).unwrap().is_some());
+        assert_eq!(cursor.next(&other).unwrap(), None);
     }
 
     #[test]

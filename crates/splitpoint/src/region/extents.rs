@@ -25,6 +25,7 @@ use crate::piece::{lines_of, piece_of};
 use crate::region::LivePool;
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, Space};
+use crate::storage::reader_table::is_glanced_at;
 use crate::storage::{Backing, HUGE_BYTES, Storage, WordMap};
 use crate::testing::mutant::{self, Mutant};
 
@@ -563,8 +564,16 @@ impl Extents {
         let end = self.space.end() * GRANULE_BYTES;
         // Another process may be looking at a piece of the index that was there: a later close does it.
         let is_looked_at = self.region.pins.is_pinned_elsewhere();
-        if end < self.region.storage().file_bytes() && !is_looked_at {
-            self.region.write("truncate", |storage| storage.truncate(end))?;
+        let file_bytes = self.region.storage().file_bytes();
+        if end < file_bytes && !is_looked_at {
+            if is_glanced_at(self.region.storage()) {
+                // What a glance finds there does not count, but must be there.
+                self.region.write("punch holes into", |storage| {
+                    storage.punch(end, file_bytes - end)
+                })?;
+            } else {
+                self.region.write("truncate", |storage| storage.truncate(end))?;
+            }
         }
         for extent in self.space.unreserved().filter_map(|extent| self.punchable(*extent)) {
             let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);

@@ -20,6 +20,9 @@ use crate::log::record::{Pair, Record, RecordHeader, RecordKind, ShortPut};
 use crate::residency::Residency;
 use crate::storage::{Storage, prefetch};
 
+/// Words of a record up to which a copy of it needs no memory of its own.
+const COPIED_WORDS_FEW: usize = 32;
+
 /// The bytes of a file, as far as this handle may read.
 #[derive(Debug)]
 pub(crate) struct View {
@@ -169,6 +172,50 @@ impl View {
         // SAFETY: as above.
         let value = unsafe { std::slice::from_raw_parts(at, short.value_bytes as usize) };
         Some((Pair { key, value }, record_bytes))
+    }
+
+    /// Calls `take` with a copy of the record that a slot names, although its bytes may be overwritten
+    /// meanwhile: what was copied counts only if the caller finds afterwards that nobody has changed the file.
+    /// `None` if it is not short or not before the end of the file.
+    #[inline]
+    #[expect(clippy::cast_ptr_alignment, reason = "offsets of records are multiples of 8")]
+    pub(crate) fn with_copy_of_pair<T>(
+        &self,
+        addr: Addr,
+        take: impl FnOnce(Pair<'_>) -> T,
+    ) -> Option<T> {
+        let (offset, end) = (addr.offset(), self.file_bytes());
+        if offset + 8 > end {
+            return None;
+        }
+        self.touch(offset, 8);
+        let at = self.mapping.base().cast_const().wrapping_add(offset as usize).cast::<AtomicU64>();
+        let word = |i: usize| {
+            // SAFETY: the word ends before the end of the file, which was loaded before the base, so it is
+            // mapped; offsets of records are multiples of 8. Others may store to it, so the load is atomic.
+            unsafe { &*at.wrapping_add(i) }.load(Ordering::Relaxed)
+        };
+        let short = ShortPut::of_first(u64::from_le(word(0)))?;
+        let record_bytes = short.record_bytes();
+        if offset + record_bytes > end {
+            return None;
+        }
+        let word_count = (record_bytes / 8) as usize;
+        let mut few = [[0; 8]; COPIED_WORDS_FEW];
+        let mut many = Vec::new();
+        let words = match few.get_mut(..word_count) {
+            Some(words) => words,
+            None => {
+                many.resize(word_count, [0; 8]);
+                &mut many[..]
+            }
+        };
+        for (i, copied) in words.iter_mut().enumerate() {
+            *copied = word(i).to_ne_bytes();
+        }
+        let bytes = &words.as_flattened()[short.header_bytes as usize..];
+        let (key, rest) = bytes.split_at(short.key_bytes as usize);
+        Some(take(Pair { key, value: &rest[..short.value_bytes as usize] }))
     }
 
     #[cold]

@@ -459,7 +459,7 @@ fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// Returns the kernel's id of this boot, or zeros if it has none. A process sees one boot.
-fn boot_id() -> [u8; 16] {
+pub(super) fn boot_id() -> [u8; 16] {
     static BOOT_ID: OnceLock<[u8; 16]> = OnceLock::new();
     *BOOT_ID.get_or_init(read_boot_id)
 }

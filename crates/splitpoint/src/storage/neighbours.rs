@@ -127,12 +127,6 @@ impl Neighbours {
         }
     }
 
-    /// Returns whether a handle has the file that lets nobody in, and is not about to.
-    pub(crate) fn lets_nobody_in(&self) -> bool {
-        let is_shut = byte_locks::is_locked_exclusively(&self.file, LockByte::PRESENCE);
-        is_shut.unwrap_or(false) && !Self::is_being_opened(&self.file)
-    }
-
     /// Lets go of every lock when the handle is closed. Closing the file would do so, unless a child of a
     /// fork has it open: one that reads without the tables in the file needs the lock as its parent did.
     pub(crate) fn let_go(&self) {

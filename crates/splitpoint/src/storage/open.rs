@@ -128,13 +128,8 @@ fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) 
         if is_in.map_err(|source| io_error("lock", file.path(), source))? {
             return Ok(());
         }
-        let wait_max = match options.lock_timeout {
-            Some(wait_max) => wait_max,
-            // One that has it for itself stays.
-            None if neighbours.lets_nobody_in() => MOMENT,
-            None => TURN_WAIT,
-        };
-        if begun.elapsed() >= wait_max {
+        // One that has it for itself may be a call: of a reorganization, of a handle that makes a store.
+        if begun.elapsed() >= options.lock_timeout.unwrap_or(TURN_WAIT) {
             return Err(locked(file.path(), file.file()));
         }
         let pause = (begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN);

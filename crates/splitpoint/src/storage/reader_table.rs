@@ -29,6 +29,7 @@ use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::Claims;
 use super::fork::Origin;
 use super::futex;
+use super::mapped::boot_id;
 use super::neighbours::can_store_to_table;
 use super::own_file::OwnFile;
 use super::reservation::{Part, Protection, Reservation};
@@ -53,6 +54,8 @@ const MOVES: usize = 2;
 const TURN: usize = 3;
 const WANTED: usize = 4;
 const HANDED: usize = 6;
+/// Of the last place.
+const GLANCING: usize = 7;
 /// Words of a place, after its two counters.
 const PID: usize = 2;
 const SINCE: usize = 3;
@@ -97,7 +100,8 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///   4064     8  additions to these four that have begun
 ///   4072     8  additions that have ended
 ///   4080     8  when the counts began, in nanoseconds of the same clock
-///   4088     8  reserved
+///   4088     4  handles that look up keys without a pin; those that were killed count too
+///   4092     4  the boot in which they began to, half of the system's id; 0 if there is none
 /// ```
 #[derive(Debug)]
 pub(crate) struct ReaderTable {
@@ -265,6 +269,42 @@ fn table_of(file: &File) -> Option<ReaderTable> {
     is_store.then(|| ReaderTable::map(file, Protection::Read).ok()).flatten()
 }
 
+/// Returns whether a handle may be looking that has no pin, and has begun before the caller has said that it
+/// changes the file: it may be led to any byte of the file as it was then.
+pub(crate) fn is_glanced_at(storage: &dyn Storage) -> bool {
+    const OFFSET: u64 = READER_TABLE_OFFSET + 8 * (COUNTS_PLACE * PLACE_WORDS + GLANCING) as u64;
+    // Whoever notes that it looks after this load sees in the word of the turns that it may not.
+    fence(Ordering::SeqCst);
+    let glancing = Glancing(u64_at(&storage.read(OFFSET, 8), 0));
+    let boot = boot_of(storage.identity().boot_id);
+    glancing.count() > 0 && (boot.is_none() || boot == Some(glancing.boot()))
+        && !mutant::is_made(Mutant::CutsUnderGlances)
+}
+
+/// The handles that look without a pin, and the boot in which they do.
+#[derive(Clone, Copy)]
+struct Glancing(u64);
+
+impl Glancing {
+    fn new(boot: u32, count: u32) -> Self {
+        Self(u64::from(boot) << 32 | u64::from(count))
+    }
+
+    fn count(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn boot(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Returns half of the id of a boot, if the system has one.
+fn boot_of(id: [u8; 16]) -> Option<u32> {
+    let half = u32::from_le_bytes(*id.first_chunk().expect("it has 16 bytes"));
+    (id != [0; 16]).then_some(half)
+}
+
 /// What the table has at a moment. It is read, not mapped: a new mapping of a file whose file system has
 /// failed may end in a signal.
 struct Snapshot([u64; WORD_COUNT]);
@@ -304,12 +344,15 @@ pub(crate) struct OtherReaders {
     table: OnceLock<ReaderTable>,
     /// Whether other handles had the file open when this one came.
     were_there: AtomicBool,
+    /// The process that looks without a pin, once it does; `None` if it may not.
+    glances: OnceLock<Option<Origin>>,
 }
 
 impl OtherReaders {
     /// Looks at the readers of a file that this handle has locked for writing.
     pub(super) fn of(file: Arc<OwnFile>) -> Self {
-        Self { file, table: OnceLock::new(), were_there: AtomicBool::new(false) }
+        let (table, glances) = (OnceLock::new(), OnceLock::new());
+        Self { file, table, were_there: AtomicBool::new(false), glances }
     }
 
     /// Maps the table, or returns the error of the system, which has no address space.
@@ -321,9 +364,9 @@ impl OtherReaders {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// Forgets every reader that there ever was. For a handle that is alone.
+    /// Forgets every reader that there ever was, except those that have no lock. For a handle that is alone.
     pub(crate) fn forget_all(&self) -> io::Result<()> {
-        let zeros = [0; READER_TABLE_BYTES as usize];
+        let zeros = [0; READER_TABLE_BYTES as usize - 8];
         let mut table = zeros;
         self.file.read_exact_at(&mut table, READER_TABLE_OFFSET)?;
         if table == zeros { Ok(()) } else { self.file.write_all_at(&zeros, READER_TABLE_OFFSET) }
@@ -388,7 +431,58 @@ impl OtherReaders {
     /// Notes who has a turn, or had the last one.
     pub(crate) fn set_turn(&self, turn: TurnWord) -> io::Result<()> {
         self.table()?.words()[TURN].store(turn.0, Ordering::Release);
+        // Whoever glances at what is stored from now on sees that this turn has begun.
+        fence(Ordering::Release);
         Ok(())
+    }
+
+    /// Begins a look without a pin, if nobody has his turn: what is found counts if
+    /// [`is_unchanged`](Self::is_unchanged) says so afterwards.
+    #[inline]
+    pub(crate) fn glance(&self) -> Option<TurnWord> {
+        let begun = *self.glances.get_or_init(|| self.begin_glancing());
+        if !begun.is_some_and(|begun| begun.is_here()) {
+            return None;
+        }
+        let turn = self.turn().ok()?;
+        turn.has_ended().then_some(turn)
+    }
+
+    /// Returns whether nobody has begun a turn since a [`glance`](Self::glance).
+    #[inline]
+    pub(crate) fn is_unchanged(&self, since: TurnWord) -> bool {
+        fence(Ordering::Acquire);
+        self.turn().is_ok_and(|turn| turn == since) || mutant::is_made(Mutant::TrustsGlances)
+    }
+
+    /// Notes that this handle looks without a pin until it is dropped; `None` where nobody could tell
+    /// later that it does not any more.
+    #[cold]
+    fn begin_glancing(&self) -> Option<Origin> {
+        let boot = boot_of(boot_id())?;
+        let glancing = &self.table().ok()?.place(COUNTS_PLACE)[GLANCING];
+        let one_more = |found| {
+            let found = Glancing(found);
+            let before = if found.boot() == boot { found.count() } else { 0 };
+            // At most as many as there are processes come together.
+            Some(Glancing::new(boot, before.saturating_add(1)).0)
+        };
+        let _ = glancing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
+        fence(Ordering::SeqCst);
+        Some(Origin::here())
+    }
+
+    /// Notes that this handle does not look any more.
+    fn end_glancing(&self) {
+        let (Some(Some(begun)), Some(table)) = (self.glances.get(), self.table.get()) else { return };
+        // The program may have closed the descriptor, or cut the file.
+        let is_there = self.file.checked().and_then(File::metadata);
+        if !begun.is_here() || is_there.map_or(true, |found| found.len() < HEADER_BYTES) {
+            return;
+        }
+        let one_less = |found| Some(found - u64::from(Glancing(found).count() > 0));
+        let glancing = &table.place(COUNTS_PLACE)[GLANCING];
+        let _ = glancing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
     }
 
     /// Returns whether a handle waits for its turn, or did when it was killed.
@@ -513,6 +607,12 @@ impl OtherReaders {
             counts(place).load(Ordering::Acquire) != 0 && self.has_owner(table, place)
         };
         !table.used_places().any(|place| is_counted(&place)) && !self.is_byte_locked(parity)
+    }
+}
+
+impl Drop for OtherReaders {
+    fn drop(&mut self) {
+        self.end_glancing();
     }
 }
 

@@ -16,7 +16,7 @@ use super::open::refuse_network;
 use super::own_file::OwnFile;
 use super::reader_table::open_again;
 use super::regular::refuse_special;
-use super::writer_byte::{Claim, Exclusion, Renewing, is_claimed, renew};
+use super::writer_byte::{Claim, Exclusion, Renewing, renew};
 use crate::error::Result;
 
 /// A file that the program has opened itself, to share it with a store
@@ -26,8 +26,8 @@ use crate::error::Result;
 /// `fcntl`, and meets no lock of the store. There are two ways to have other handles of the file.
 ///
 /// *By turns* ([`by_turns`](Self::by_turns)), as [`Sharing::PerCall`](crate::Sharing::PerCall): any number
-/// of them, each of which locks bytes far behind the end of the file during a call, on a description of its
-/// own. A call inside a lock of the whole file (`F_SETLK`) of its own process takes those bytes out of that
+/// of them, each of which locks bytes far behind the end of the file during a change, and during a lookup
+/// if somebody changes the file or the handle only reads, on a description of its own. A call inside a lock of the whole file (`F_SETLK`) of its own process takes those bytes out of that
 /// lock, which holds for the rest of the file; one of another process is waited for. It is not seen whose a
 /// lock of an open file description (`F_OFD_SETLK`) is: a program must not lock these bytes by one.
 ///
@@ -121,7 +121,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// As [`for_writer`](Self::for_writer); `Locked` only if the place is claimed.
+    /// As [`for_writer`](Self::for_writer); `Locked` only if this is a claim. A handle waits for a claim of
+    /// another one, in this process too, when it is opened and in its calls.
     ///
     /// # Examples
     ///
@@ -144,10 +145,8 @@ impl SharedFile {
     pub fn by_turns(file: File, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let is_writer = is_writable(&file);
-        // A handle of this process may have claimed it.
-        let own = cfg!(target_os = "linux")
-            && !is_claimed(&file).map_err(|source| io_error("open", path, source))?;
-        let own = own.then(|| {
+        // Whoever of this process has claimed it may do so for a moment: the handles wait for him.
+        let own = cfg!(target_os = "linux").then(|| {
             let mut options = File::options();
             options.read(true).write(is_writer);
             open_again(&file, path, &options)
@@ -276,4 +275,74 @@ fn is_short_of(error: &io::Error) -> bool {
 fn is_writable(file: &File) -> bool {
     let flags = rustix::fs::fcntl_getfl(file);
     flags.is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
+}
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::db::Db;
+    use crate::options::{Options, Sharing};
+
+    fn file(path: &Path) -> File {
+        let options = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        options.expect("nothing fails")
+    }
+
+    fn by_turns(path: &Path) -> SharedFile {
+        SharedFile::by_turns(file(path), path).expect("nobody stands in the way for long")
+    }
+
+    #[test]
+    fn a_file_that_another_thread_has_claimed_for_a_moment_is_shared_by_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for is_writer in [true, false] {
+            let claim = SharedFile::claim(file(&path), &path, is_writer).unwrap();
+            let shared = by_turns(&path);
+            assert!(shared.takes_turns());
+            let at_once = Options::new().lock_timeout(Duration::ZERO);
+            assert!(at_once.open_shared(&shared).is_err(), "it is claimed");
+            drop(claim);
+            let db = at_once.open_shared(&shared).unwrap();
+            let other = at_once.open_shared(&by_turns(&path)).unwrap();
+            db.put("key", "value").unwrap();
+            other.put("key", "other").unwrap();
+            assert_eq!(db.get("key").unwrap().unwrap(), "other");
+        }
+    }
+
+    /// Runs `call` while somebody has the file for itself, who lets go of it after a while.
+    fn beside_one_alone<T: Send>(path: &Path, call: impl FnOnce() -> T + Send) -> T {
+        let alone = Options::new().sharing(Sharing::Exclusive).open(path).expect("it is free");
+        let begun = Barrier::new(2);
+        thread::scope(|scope| {
+            let called = scope.spawn(|| {
+                begun.wait();
+                call()
+            });
+            begun.wait();
+            // Longer than any call that does not wait.
+            thread::sleep(Duration::from_millis(100));
+            drop(alone);
+            called.join().expect("it does not panic")
+        })
+    }
+
+    #[test]
+    fn lookups_changes_and_openings_by_turns_wait_for_one_that_has_the_file_for_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let db = Options::new().open_shared(&by_turns(&path)).unwrap();
+        db.put("key", "value").unwrap();
+        let reader = File::open(&path).unwrap();
+        let reader = Options::new().read_only().open_shared(&SharedFile::by_turns(reader, &path).unwrap());
+        let reader = reader.unwrap();
+        let get = |db: &Db| db.get("key").map(|found| found.is_some());
+        assert!(beside_one_alone(&path, || get(&db)).unwrap());
+        assert!(beside_one_alone(&path, || get(&reader)).unwrap());
+        beside_one_alone(&path, || db.put("key", "value")).unwrap();
+        beside_one_alone(&path, || Options::new().open_shared(&by_turns(&path))).unwrap();
+    }
 }

@@ -234,7 +234,12 @@ impl Store {
         self.refuse_after_failed_sync()?;
         let found = self.turn_word(writer)?;
         let is_own = found == writer.turn.word && self.others.is_some();
-        let number = if is_own { writer.turn.number } else { writer.log.next_salt() };
+        let number = match is_own {
+            // Whoever has looked meanwhile sees another word.
+            true if !mutant::is_made(Mutant::RepeatsTurnWord) => writer.turn.number.wrapping_add(1),
+            true => writer.turn.number,
+            false => writer.log.next_salt(),
+        };
         // A recovery may have given the name to another file since.
         if found == TurnWord::NONE || !is_own && self.is_of_program() {
             self.expect_name()?;
@@ -244,8 +249,9 @@ impl Store {
         if is_own {
             let prepared =
                 if writer.turn.is_prepared { Ok(()) } else { self.prepare(turns, writer) };
-            if prepared.is_err() {
-                self.set_turn_word(found)?;
+            match prepared {
+                Ok(()) => writer.turn.number = number,
+                Err(_) => self.set_turn_word(found)?,
             }
             return prepared;
         }

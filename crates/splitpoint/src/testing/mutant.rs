@@ -75,6 +75,14 @@ pub(crate) enum Mutant {
     MeetsOwnLock,
     /// A reader goes on although its pin was refused.
     ReadsUnpinned,
+    /// A cursor returns the keys that it has read ahead although the store has changed since.
+    TrustsKeysAhead,
+    /// What was found without a pin counts although another handle has had a turn meanwhile.
+    TrustsGlances,
+    /// Turns of one handle leave the same word.
+    RepeatsTurnWord,
+    /// A file is cut although others may look at its end without a pin.
+    CutsUnderGlances,
     /// A sample of chains counts although its buckets were split or merged meanwhile.
     SamplesAcrossSplits,
 }
