@@ -593,6 +593,9 @@ impl Store {
         }
         let mut writer = Changing::new(self, self.lock()?);
         self.begin_change(&mut writer)?;
+        if writer.extents.is_reserve_short() {
+            writer = self.regain_before(writer)?;
+        }
         change(writer)
     }
 
@@ -605,9 +608,6 @@ impl Store {
         }
         if writer.needs_room {
             self.region.require_room()?;
-        }
-        if writer.extents.is_reserve_short() {
-            writer = self.regain_before(writer)?;
         }
         debug_assert!(!writer.is_closed, "the last handle closes the store");
         debug_assert_eq!(writer.mark, Mark::NotCleanDurably, "before the tables change");
