@@ -51,6 +51,7 @@ impl Writer {
             damaged,
             is_poisoned: options.is_freed_poisoned,
             is_wanted: false,
+            named: Vec::new(),
         }));
     }
 
