@@ -233,6 +233,9 @@ impl Walker {
             for bucket in buckets_of(group + GROUPS_AHEAD) {
                 region.windows.prefetch_bucket(BucketIndex(bucket));
             }
+            for bucket in buckets_of(group + GROUPS_AHEAD / 2) {
+                region.windows.prefetch_second_line(BucketIndex(bucket));
+            }
             for bucket in buckets_of(group) {
                 // A page that is not in memory is read now, and not while the writer may wait.
                 std::hint::black_box(region.windows.bucket(BucketIndex(bucket)).slot(0));
@@ -397,7 +400,9 @@ impl EntryWriter {
         self.block.push(counts.len() as u8);
         self.block.extend_from_slice(counts);
         for word in packed {
-            self.block.extend_from_slice(&word.to_le_bytes()[..slot_bytes]);
+            // A copy of as many bytes as the compiler knows is no call.
+            self.block.extend_from_slice(&word.to_le_bytes());
+            self.block.truncate(self.block.len() - (size_of::<u64>() - slot_bytes));
         }
         self.slot_count += packed.len() as u64;
         debug_assert!(self.block.len() <= BLOCK_BYTES);

@@ -75,8 +75,15 @@ impl Line {
     /// Returns whether one of the slots is `wanted`.
     #[inline]
     pub(crate) fn has(&self, wanted: Slot) -> bool {
+        self.place_of(wanted).is_some()
+    }
+
+    /// Returns the first place that holds `wanted`.
+    #[inline]
+    pub(crate) fn place_of(&self, wanted: Slot) -> Option<usize> {
         debug_assert!(!wanted.is_empty(), "an empty slot holds nothing");
-        self.mask(|slot| slot == wanted) != 0
+        let places = self.mask(|slot| slot == wanted);
+        (places != 0).then(|| places.trailing_zeros() as usize)
     }
 
     /// Returns a mask of the slots in use.

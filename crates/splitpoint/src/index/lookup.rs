@@ -280,6 +280,28 @@ pub(crate) fn locate_addr<L: Lines + ?Sized>(
     locate(lines, hash, |other| Ok(other == addr))
 }
 
+/// Returns the slot that holds `addr` in the chain of `hash`, with its line and place, as
+/// [`locate_addr`]: without a branch for each slot that has the tag, or for each line that is full.
+#[inline]
+pub(crate) fn locate_held<L: Lines + ?Sized>(
+    lines: &L,
+    hash: u64,
+    addr: Addr,
+) -> Result<Option<(&Line, usize, Slot)>> {
+    let wanted = Slot::new(Tag::of_hash(hash), addr);
+    let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
+    let mut line = lines.bucket(shape.geometry.bucket_of(hash));
+    let mut line_count = 1;
+    loop {
+        if let Some(i) = line.place_of(wanted) {
+            return Ok(Some((line, i, wanted)));
+        }
+        let Some(next) = line.next() else { return Ok(None) };
+        line = follow(lines, next, line_count)?;
+        line_count += 1;
+    }
+}
+
 /// Returns where a new key of `bucket` goes, for a table that is being built: nothing is found.
 #[inline]
 pub(crate) fn locate_end<L: Lines + ?Sized>(lines: &L, bucket: BucketIndex) -> Result<Located<'_>> {

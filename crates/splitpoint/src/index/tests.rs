@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lines;
 use super::line::{Line, LineNumber, SLOT_COUNT};
-use super::lookup::{find, for_each_line, locate, locate_addr};
+use super::lookup::{find, for_each_line, locate, locate_addr, locate_held};
 use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::{Slot, Tag};
@@ -131,7 +131,11 @@ fn put(table: &Table, pool: &mut Pool<'_>, addr: u64) -> bool {
 
 fn is_found(table: &Table, addr: u64) -> bool {
     let is_key = |other: Addr| Ok((other.0 == addr).then_some(()));
-    find(table, hash_of(addr), is_key).unwrap().is_some()
+    let is_found = find(table, hash_of(addr), is_key).unwrap().is_some();
+    let held = locate_held(table, hash_of(addr), Addr(addr)).unwrap();
+    assert_eq!(held.is_some(), is_found, "both ways to look agree");
+    assert!(held.is_none_or(|(line, i, slot)| line.slot(i) == slot && slot.addr() == Addr(addr)));
+    is_found
 }
 
 struct Rng(u64);

@@ -45,18 +45,25 @@ impl<'a> Relocation<'a> {
         (HEAD_BYTES + 8 * count) as u64
     }
 
-    /// Encodes the value of the record that names copies from `first` on.
-    pub(crate) fn encode(segment_offset: u64, salt: u64, first: u64, moved: &[Moved]) -> Vec<u8> {
+    /// Encodes the value of the record that names copies from `first` on, to `value`.
+    pub(crate) fn encode(
+        segment_offset: u64,
+        salt: u64,
+        first: u64,
+        moved: impl ExactSizeIterator<Item = Moved>,
+        value: &mut Vec<u8>,
+    ) {
         assert!((1..=MOVED_MAX).contains(&moved.len()));
-        let mut value = Vec::with_capacity(HEAD_BYTES + 8 * moved.len());
-        let entries = moved.iter().map(|moved| {
-            debug_assert!(moved.from_bytes / 8 < 1 << (64 - Addr::BITS));
-            (moved.from_bytes / 8) << Addr::BITS | moved.from.0
-        });
-        for word in [segment_offset, salt, first].into_iter().chain(entries) {
+        value.clear();
+        value.reserve(HEAD_BYTES + 8 * moved.len());
+        for word in [segment_offset, salt, first] {
             value.extend_from_slice(&word.to_le_bytes());
         }
-        value
+        for moved in moved {
+            debug_assert!(moved.from_bytes / 8 < 1 << (64 - Addr::BITS));
+            let word = (moved.from_bytes / 8) << Addr::BITS | moved.from.0;
+            value.extend_from_slice(&word.to_le_bytes());
+        }
     }
 
     /// Decodes a record of the log.

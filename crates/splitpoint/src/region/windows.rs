@@ -269,6 +269,14 @@ impl Windows {
     pub(crate) fn prefetch_bucket(&self, bucket: BucketIndex) {
         prefetch(self.buckets.base().wrapping_add(bucket.0 as usize).cast());
     }
+
+    /// Prefetches the line that continues a bucket, if it has one.
+    #[inline]
+    pub(crate) fn prefetch_second_line(&self, bucket: BucketIndex) {
+        if let Some(line) = self.bucket(bucket).next().and_then(|next| self.overflow(next)) {
+            prefetch(std::ptr::from_ref(line).cast());
+        }
+    }
 }
 
 fn kind_of(window: LineWindow) -> WindowKind {

@@ -52,6 +52,7 @@ impl Writer {
             damaged,
             is_poisoned: options.is_freed_poisoned,
             is_wanted: false,
+            named: Vec::new(),
         }));
     }
 

@@ -20,13 +20,13 @@ use std::ops::Range;
 use super::{Store, Writer};
 use crate::compaction::{Compaction, Victim};
 use crate::error::{Error, Result};
-use crate::format::{Addr, SegmentHeader, SegmentKind, u32_at};
+use crate::format::{Addr, SegmentHeader, SegmentKind};
 use crate::health::Health;
 use crate::index::line::Line;
-use crate::index::lookup::{is_held, locate_addr};
+use crate::index::lookup::{is_held, locate_held};
 use crate::index::slot::Slot;
 use crate::log::append::{Appender, Payload, WritePath};
-use crate::log::record::{Pair, RecordHeader, RecordKind, finish_crc};
+use crate::log::record::{Record, RecordHeader, RecordKind, finish_crc};
 use crate::log::relocation::{Moved, Relocation};
 use crate::log::scan::AHEAD_BYTES;
 use crate::segments::{SegmentTable, SegmentUse, TableSegment};
@@ -60,6 +60,8 @@ pub(crate) struct Compacting {
     pub(super) is_poisoned: bool,
     /// Whether a store that was never compacted has become worth it.
     pub(super) is_wanted: bool,
+    /// Room for the value of the record that names the copies of a batch.
+    pub(super) named: Vec<u8>,
 }
 
 /// A copy of a live record that no slot leads to yet, and the slot that will.
@@ -74,10 +76,15 @@ struct Copied<'a> {
 }
 
 /// A record of the victim that may be live.
-struct Candidate<'a> {
+struct Candidate {
     addr: Addr,
     hash: u64,
-    pair: Pair<'a>,
+}
+
+/// What the batches of a step use one after the other.
+struct Batch<'a> {
+    candidates: Vec<Candidate>,
+    copies: Vec<Copied<'a>>,
 }
 
 impl Compacting {
@@ -276,10 +283,12 @@ impl Store {
     }
 
     fn compact_victims(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
+        let (candidates, copies) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        let mut batch = Batch { candidates, copies };
         let mut read_bytes = 0;
         while read_bytes < budget {
             let Some(victim) = self.victim(writer)? else { break };
-            read_bytes += self.compact_batch(writer, victim, budget - read_bytes)?;
+            read_bytes += self.compact_batch(writer, victim, budget - read_bytes, &mut batch)?;
         }
         Ok(read_bytes)
     }
@@ -336,12 +345,18 @@ impl Store {
     }
 
     /// Reads some records of the victim and moves those that are live. Returns the bytes it read.
-    fn compact_batch(&self, writer: &mut Writer, mut victim: Victim, budget: u64) -> Result<u64> {
+    fn compact_batch<'a>(
+        &'a self,
+        writer: &mut Writer,
+        mut victim: Victim,
+        budget: u64,
+        batch: &mut Batch<'a>,
+    ) -> Result<u64> {
         let before = victim.at;
-        let mut candidates = Vec::with_capacity(BATCH);
-        let read = self.read_candidates(&mut victim, budget, &mut candidates);
+        batch.candidates.clear();
+        let read = self.read_candidates(&mut victim, budget, &mut batch.candidates);
         let moved = read.and_then(|is_end| {
-            self.move_live(writer, &candidates, victim.salt)?;
+            self.move_live(writer, victim.salt, batch)?;
             Ok(is_end)
         });
         let is_end = match moved {
@@ -374,17 +389,23 @@ impl Store {
 
     /// Reads records of the victim up to [`BATCH`] that may be live or `budget` bytes, and asks for
     /// their buckets. Returns whether the victim was read to its end.
-    fn read_candidates<'a>(
-        &'a self,
+    fn read_candidates(
+        &self,
         victim: &mut Victim,
         budget: u64,
-        candidates: &mut Vec<Candidate<'a>>,
+        candidates: &mut Vec<Candidate>,
     ) -> Result<bool> {
         let view = &self.region.view;
+        let geometry = self.geometry();
+        let add = |at, key: &[u8], candidates: &mut Vec<Candidate>| {
+            let hash = self.hash_of(key);
+            self.region.windows.prefetch_bucket(geometry.bucket_of(hash));
+            candidates.push(Candidate { addr: Addr::of_offset(at), hash });
+        };
         let (end, stop) = (victim.segment.range().end, victim.at.saturating_add(budget));
         while candidates.len() < BATCH && victim.at < stop {
             if let Some((pair, record_bytes)) = view.short_pair_before(victim.at, end) {
-                self.add_candidate(victim.at, pair, candidates);
+                add(victim.at, pair.key, candidates);
                 victim.at += record_bytes;
                 victim.record_bytes += record_bytes;
                 view.prefetch_range(victim.at + AHEAD_BYTES, record_bytes);
@@ -395,8 +416,7 @@ impl Store {
             match record.header.kind {
                 RecordKind::Link => return Ok(true),
                 RecordKind::Put => {
-                    let pair = Pair { key: record.key(), value: record.value() };
-                    self.add_candidate(victim.at, pair, candidates);
+                    add(victim.at, record.key(), candidates);
                     victim.record_bytes += record_bytes;
                 }
                 RecordKind::Delete
@@ -412,24 +432,17 @@ impl Store {
         Ok(false)
     }
 
-    #[inline]
-    fn add_candidate<'a>(&self, at: u64, pair: Pair<'a>, candidates: &mut Vec<Candidate<'a>>) {
-        let hash = self.hash_of(pair.key);
-        self.prefetch_bucket(hash);
-        candidates.push(Candidate { addr: Addr::of_offset(at), hash, pair });
-    }
-
     /// Moves the records of a batch that a slot holds: first the copies, then, in a file, the record in
     /// the log that names them, then the slots.
     ///
     /// # Errors
     ///
     /// What was moved before stays moved; of the rest there may be copies that nobody knows.
-    fn move_live(
-        &self,
+    fn move_live<'a>(
+        &'a self,
         writer: &mut Writer,
-        candidates: &[Candidate<'_>],
         salt: u64,
+        Batch { candidates, copies }: &mut Batch<'a>,
     ) -> Result<()> {
         // A snapshot finds the version of its moment by `prev`.
         let others = MovesAmongOthers::begin(self);
@@ -444,15 +457,15 @@ impl Store {
             let compacting = writer.compacting.as_mut().expect("a victim is of compaction");
             compacting.head.ensure_mapped(&self.region)?;
         }
-        let mut copies: Vec<Copied<'_>> = Vec::with_capacity(candidates.len());
+        copies.clear();
         for candidate in candidates {
-            let copied = self.copy_if_live(writer, candidate, salt, names_original, &mut copies);
+            let copied = self.copy_if_live(writer, candidate, salt, names_original, copies);
             if let Err(error) = copied {
-                self.store_slots(writer, &mut copies)?;
+                self.store_slots(writer, copies)?;
                 return Err(error);
             }
         }
-        self.store_slots(writer, &mut copies)
+        self.store_slots(writer, copies)
     }
 
     /// Copies a record if a slot holds it; `names_original` says whether the copy has it as `prev`.
@@ -461,18 +474,16 @@ impl Store {
     fn copy_if_live<'a>(
         &'a self,
         writer: &mut Writer,
-        candidate: &Candidate<'_>,
+        &Candidate { addr, hash }: &Candidate,
         salt: u64,
         names_original: bool,
         copies: &mut Vec<Copied<'a>>,
     ) -> Result<()> {
-        let Candidate { addr, hash, pair } = *candidate;
         let windows = &self.region.windows;
-        let Some((line, i, slot)) = locate_addr(windows, hash, addr)?.found else { return Ok(()) };
+        let Some((line, i, slot)) = locate_held(windows, hash, addr)? else { return Ok(()) };
         let record = self.region.view.record(addr)?;
         let from_bytes = record.bytes.len() as u64;
-        let mut payload = Payload::new(RecordKind::Put, pair.key, pair.value);
-        verify(&payload, &record.header, record.bytes, salt, addr)?;
+        let mut payload = verified(&record, salt)?;
         let prev = names_original.then_some(addr);
         payload.header.prev = prev;
         let bytes = payload.header.record_bytes();
@@ -498,33 +509,40 @@ impl Store {
 
     /// Names the copies in the log and lets the slots lead to them.
     fn store_slots(&self, writer: &mut Writer, copies: &mut Vec<Copied<'_>>) -> Result<()> {
-        let Some(first) = copies.first() else { return Ok(()) };
+        let Some(&Copied { to: first, from: Moved { from: first_from, .. }, .. }) = copies.first()
+        else {
+            return Ok(());
+        };
         if !self.region.storage().is_volatile() && !mutant::is_made(Mutant::MovesUnnamed) {
-            let compacting = writer.compacting.as_ref().expect("copies are of compaction");
+            let compacting = writer.compacting.as_mut().expect("copies are of compaction");
             let (segment_offset, salt) = compacting.head.segment_and_salt();
-            let moved: Vec<Moved> = copies.iter().map(|copied| copied.from).collect();
-            let first = first.to.offset();
-            let value = Relocation::encode(segment_offset, salt, first, &moved);
-            let named = Payload::new(RecordKind::Relocate, &[], &value);
+            let moved = copies.iter().map(|copied| copied.from);
+            let value = &mut compacting.named;
+            Relocation::encode(segment_offset, salt, first.offset(), moved, value);
+            let named = Payload::new(RecordKind::Relocate, &[], value);
             let bytes = named.header.record_bytes();
             let at = writer.log.append(&named, None, WritePath::Mapping, &self.region)?;
             writer.state.dead_bytes += bytes;
             writer.note_appended_dead(at, bytes);
         }
-        for Copied { hash, line, i, slot, from, to, bytes } in copies.drain(..) {
-            let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
-                unreachable!("copies are of compaction");
-            };
-            compacting.state.note_moved(bytes);
-            let segments = extents.segments_mut().expect("a victim is in the table");
-            segments.add_live(to.offset(), bytes);
+        // All are of one victim, and go to one segment. It has them before a slot leads there, and the
+        // victim as long as one may.
+        let bytes = copies.iter().map(|copied| copied.bytes).sum();
+        let from_bytes = copies.iter().map(|copied| copied.from.from_bytes).sum();
+        let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
+            unreachable!("copies are of compaction");
+        };
+        compacting.state.note_moved(bytes);
+        let segments = extents.segments_mut().expect("a victim is in the table");
+        segments.add_live(first.offset(), bytes);
+        for Copied { hash, line, i, slot, to, .. } in copies.drain(..) {
             self.capture_bucket_of(writer, hash);
             debug_assert_eq!(line.slot(i), slot, "nothing changes the slots of a batch");
             line.set_slot(i, Slot::new(slot.tag(), to));
-            let segments = writer.extents.segments_mut().expect("as above");
-            segments.remove_live(from.from.offset(), from.from_bytes);
-            writer.state.count_put(bytes, Some(from.from_bytes));
         }
+        let segments = writer.extents.segments_mut().expect("as above");
+        segments.remove_live(first_from.offset(), from_bytes);
+        writer.state.count_put(bytes, Some(from_bytes));
         self.commit(writer);
         Ok(())
     }
@@ -575,22 +593,19 @@ fn leave_damaged(writer: &mut Writer, offset: u64) {
     }
 }
 
-/// Verifies the checksum of a record, whose key and value are those of `payload`.
+/// Returns what is copied of a record of a segment with this salt: key, value and padding as one, with one
+/// checksum for the record and for its copy.
 #[inline]
-fn verify(
-    payload: &Payload<'_>,
-    header: &RecordHeader,
-    bytes: &[u8],
-    salt: u64,
-    addr: Addr,
-) -> Result<()> {
-    let header_bytes = header.header_bytes() as usize;
-    let pad_bytes = bytes.len() - header_bytes - payload.key.len() - payload.value.len();
-    let expected = finish_crc(payload.crc, pad_bytes, &bytes[..header_bytes], salt, addr.offset());
-    let found = u32_at(bytes, 0);
-    if expected == found {
-        return Ok(());
+fn verified<'a>(record: &Record<'a>, salt: u64) -> Result<Payload<'a>> {
+    let header = &record.header;
+    let (head, rest) = record.bytes.split_at(header.header_bytes() as usize);
+    let crc = crc32c::crc32c(rest);
+    let (expected, found) = (finish_crc(crc, 0, head, salt, record.offset), record.crc());
+    if expected != found {
+        let (expected, found) = (expected.into(), found.into());
+        let what = "record checksum";
+        return Err(Error::Corrupt { what, offset: record.offset, expected, found });
     }
-    let (expected, found) = (expected.into(), found.into());
-    Err(Error::Corrupt { what: "record checksum", offset: addr.offset(), expected, found })
+    let header = RecordHeader::new(RecordKind::Put, header.key_bytes, header.value_bytes);
+    Ok(Payload { header, key: rest, value: &[], crc })
 }

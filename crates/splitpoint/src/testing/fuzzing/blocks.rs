@@ -228,6 +228,9 @@ fn decode_relocation(source: &mut Source<'_>) {
     let Relocation { segment_offset, salt, first, .. } = relocation;
     assert!(moved.iter().all(|moved| moved.from.0 >> Addr::BITS == 0));
     if moved.len() <= MOVED_MAX {
-        assert_eq!(Relocation::encode(segment_offset, salt, first, &moved), value);
+        let mut encoded = Vec::new();
+        let moved = moved.into_iter();
+        Relocation::encode(segment_offset, salt, first, moved, &mut encoded);
+        assert_eq!(encoded, value);
     }
 }
