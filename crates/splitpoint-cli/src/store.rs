@@ -317,14 +317,33 @@ impl WriteOptions {
         if rest.is_zero() || splitpoint::is_url(path) {
             return opened;
         }
-        console.note(format_args!(
-            "waiting for `{}`, locked by {}; giving up after {} s",
-            locked.display(),
-            Holder::list(holders),
-            self.lock_timeout.as_secs()
-        ));
-        open_within(rest)
+        note_wait(locked, holders, self.lock_timeout, console);
+        loop {
+            // Whoever comes next may be of a kind beside which there is another way.
+            let rest = self.lock_timeout.saturating_sub(begun.elapsed());
+            let opened = open_within(rest.min(WAIT_IN_SILENCE));
+            if rest.is_zero() || !matches!(opened, Err(Error::Locked { .. })) {
+                return opened;
+            }
+        }
     }
+
+    /// Returns the options of a handle that changes the table at `path` by turns. Each change waits as long
+    /// for its turn, and says for whom.
+    fn by_turns(&self, path: &Path, console: Console) -> Options {
+        let (path, time) = (path.to_path_buf(), self.lock_timeout);
+        let options = self.options.clone().sharing(Sharing::Shared).lock_timeout(time);
+        options.on_wait(move |holders| note_wait(&path, holders, time, console))
+    }
+}
+
+fn note_wait(path: &Path, holders: &[Holder], lock_timeout: Duration, console: Console) {
+    console.note(format_args!(
+        "waiting for `{}`, locked by {}; giving up after {} s",
+        path.display(),
+        Holder::list(holders),
+        lock_timeout.as_secs()
+    ));
 }
 
 fn is_by_turns(holder: &Holder) -> bool {
@@ -338,20 +357,20 @@ fn open_writable(
     console: Console,
 ) -> Result<Opened, Error> {
     let open = |options: &Options| open_with(path, &options.clone().create(create), console);
-    let at_once = open(&options.options.clone().lock_timeout(Duration::ZERO));
-    let opened = match at_once {
-        Err(Error::Locked { holders, .. })
-            if options.may_take_turns && holders.iter().any(is_by_turns) =>
-        {
-            // Each change waits as long for its turn. That nobody has closed the store is nothing to note.
-            let by_turns = options.options.clone().sharing(Sharing::Shared);
-            let opened = open(&by_turns.lock_timeout(options.lock_timeout))?;
-            return Ok(Opened { is_by_turns: true, ..opened });
+    let opened = options.wait(path, console, |within| {
+        match open(&within.clone().lock_timeout(Duration::ZERO)) {
+            Err(Error::Locked { holders, .. })
+                if options.may_take_turns && holders.iter().any(is_by_turns) =>
+            {
+                let opened = open(&options.by_turns(path, console))?;
+                Ok(Opened { is_by_turns: true, ..opened })
+            }
+            Err(Error::Locked { .. }) => open(within),
+            opened => opened,
         }
-        Err(Error::Locked { .. }) => options.wait(path, console, open),
-        opened => opened,
-    }?;
-    if let Some(db) = opened.as_store() {
+    })?;
+    // That nobody has closed the store is nothing to note by turns.
+    if let Some(db) = opened.as_store().filter(|_| !opened.is_by_turns) {
         note_left(path, db.recovery(), console);
     }
     Ok(opened)

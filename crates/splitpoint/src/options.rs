@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::format::APPLICATION_BYTES;
 use crate::hash::HashFunction;
+use crate::holder::Holder;
 
 /// Largest key in bytes: 4 GiB - 1.
 pub const KEY_BYTES_MAX: u64 = u32::MAX as u64;
@@ -196,6 +197,7 @@ pub struct Options {
     pub(crate) rebuild_index: bool,
     pub(crate) instrument: bool,
     pub(crate) on_recovery: Option<OnRecovery>,
+    pub(crate) on_wait: Option<OnWait>,
 }
 
 /// The function of [`Options::on_recovery`].
@@ -209,6 +211,28 @@ impl std::panic::RefUnwindSafe for OnRecovery {}
 impl fmt::Debug for OnRecovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnRecovery")
+    }
+}
+
+/// The function of [`Options::on_wait`].
+#[derive(Clone)]
+pub(crate) struct OnWait(Arc<TellHolders>);
+
+type TellHolders = dyn Fn(&[Holder]) + Send + Sync;
+
+impl OnWait {
+    pub(crate) fn tell(&self, holders: &[Holder]) {
+        (self.0)(holders);
+    }
+}
+
+// A panic in the function ends the wait, before anything has changed.
+impl std::panic::UnwindSafe for OnWait {}
+impl std::panic::RefUnwindSafe for OnWait {}
+
+impl fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnWait")
     }
 }
 
@@ -274,6 +298,7 @@ impl Options {
             rebuild_index: false,
             instrument: false,
             on_recovery: None,
+            on_wait: None,
         }
     }
 
@@ -759,6 +784,27 @@ impl Options {
         function: impl Fn(RecoveryProgress) + Send + Sync + 'static,
     ) -> Self {
         self.on_recovery = Some(OnRecovery(Arc::new(function)));
+        self
+    }
+
+    /// Calls `function` when an open or a change has waited a second for its turn, with those it waits for,
+    /// and again when others stand in the way.
+    ///
+    /// The call comes from the thread that waits, within [`lock_timeout`](Self::lock_timeout). The
+    /// function must not use the table.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint::{Holder, Options, Sharing};
+    ///
+    /// let options = Options::new().sharing(Sharing::Shared).on_wait(|holders| {
+    ///     eprintln!("waiting for {}", Holder::list(holders));
+    /// });
+    /// ```
+    #[must_use]
+    pub fn on_wait(mut self, function: impl Fn(&[Holder]) + Send + Sync + 'static) -> Self {
+        self.on_wait = Some(OnWait(Arc::new(function)));
         self
     }
 

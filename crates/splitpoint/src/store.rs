@@ -86,6 +86,9 @@ pub(crate) use turns::{Changing, LastTurn, TakeOver};
 use turns::{Turn, Turns};
 pub(crate) use versions::{Hold, Places, Versions};
 
+/// Stores that this process has opened.
+static STORES: AtomicU64 = AtomicU64::new(0);
+
 /// What the threads of a handle share.
 pub(crate) struct Store {
     /// Which of this process it is.
@@ -298,7 +301,6 @@ impl Store {
             let looking = writer.looking(&region);
             Box::new(Turns::new(take_over, options, looking))
         });
-        static STORES: AtomicU64 = AtomicU64::new(0);
         let store = Self {
             number: STORES.fetch_add(1, Ordering::Relaxed),
             region,
@@ -426,7 +428,7 @@ impl Store {
         if self.turns.is_some() {
             self.refuse_reading_in_fork()?;
         }
-        if let Some(found) = self.glance(key, hash, <[u8]>::to_vec) {
+        if let Ok(found) = self.glance(key, hash, <[u8]>::to_vec) {
             return Ok(found.map(Value::owned));
         }
         let pin = reader.pin(&self.region)?;

@@ -237,6 +237,56 @@ fn commands_that_write_take_turns_with_processes_that_do() {
     assert_eq!(sandbox.run(&["check", "-q", "a.spt"]).exit, 0);
 }
 
+#[test]
+fn a_change_by_turns_that_is_blocked_says_for_whom_it_waits() {
+    let sandbox = Sandbox::new();
+    let db = Options::new().sharing(Sharing::Shared).open(sandbox.path("a.spt")).unwrap();
+    db.put("one", "1").unwrap();
+    let mut put = sandbox.program(&["put", "a.spt", "two", "2", "--lock-timeout", "900"]);
+    put.stderr(Stdio::piped());
+    let mut running = None;
+    let updated = db.update("one", |_| {
+        // This is its turn.
+        let mut put = put.spawn().unwrap();
+        let mut messages = BufReader::new(put.stderr.take().unwrap());
+        let mut line = String::new();
+        messages.read_line(&mut line).unwrap();
+        let pid = std::process::id();
+        let expected = format!(
+            "splitpoint: waiting for `a.spt`, locked by process {pid} (writer by turns); \
+             giving up after 900 s\n"
+        );
+        assert_eq!(without_ages(&line), expected);
+        running = Some((put, messages));
+        Some("2")
+    });
+    updated.unwrap();
+    let (put, mut messages) = running.unwrap();
+    assert_eq!(end_of(put, "a put that waits for a turn").exit, 0);
+    let mut rest = String::new();
+    messages.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    assert_eq!(db.get("two").unwrap().unwrap(), "2");
+}
+
+/// The first holder closes the store, and others come that change it by turns.
+#[test]
+fn a_command_that_waits_for_a_session_takes_turns_with_those_who_come_after_it() {
+    let sandbox = Sandbox::new();
+    let session = Options::new().open(sandbox.path("a.spt")).unwrap();
+    session.put("one", "1").unwrap();
+    let mut put = sandbox.program(&["put", "a.spt", "two", "2", "--lock-timeout", "900"]);
+    let mut put = put.stderr(Stdio::piped()).spawn().unwrap();
+    let mut messages = BufReader::new(put.stderr.take().unwrap());
+    messages.read_line(&mut String::new()).unwrap();
+    session.close().unwrap();
+    // Whichever is faster: this one stays.
+    let by_turns = Options::new().sharing(Sharing::Shared).lock_timeout(Duration::from_secs(900));
+    let db = by_turns.open(sandbox.path("a.spt")).unwrap();
+    assert_eq!(end_of(put, "a put beside writers by turns").exit, 0);
+    assert_eq!(db.get("two").unwrap().unwrap(), "2");
+}
+
 /// A user who may read the file and not write it sees what a writer has stored.
 #[test]
 fn a_user_without_permission_to_write_reads_beside_a_writer() {

@@ -568,9 +568,8 @@ impl Extents {
         if end < file_bytes && !is_looked_at {
             if is_glanced_at(self.region.storage()) {
                 // What a glance finds there does not count, but must be there.
-                self.region.write("punch holes into", |storage| {
-                    storage.punch(end, file_bytes - end)
-                })?;
+                self.region
+                    .write("punch holes into", |storage| storage.punch(end, file_bytes - end))?;
             } else {
                 self.region.write("truncate", |storage| storage.truncate(end))?;
             }

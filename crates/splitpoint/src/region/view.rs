@@ -203,15 +203,14 @@ impl View {
         let word_count = (record_bytes / 8) as usize;
         let mut few = [[0; 8]; COPIED_WORDS_FEW];
         let mut many = Vec::new();
-        let words = match few.get_mut(..word_count) {
-            Some(words) => words,
-            None => {
-                many.resize(word_count, [0; 8]);
-                &mut many[..]
-            }
+        let words = if let Some(words) = few.get_mut(..word_count) {
+            words
+        } else {
+            many.resize(word_count, [0; 8]);
+            &mut many[..]
         };
         for (i, copied) in words.iter_mut().enumerate() {
-            *copied = word(i).to_ne_bytes();
+            *copied = u64::from_le(word(i)).to_le_bytes();
         }
         let bytes = &words.as_flattened()[short.header_bytes as usize..];
         let (key, rest) = bytes.split_at(short.key_bytes as usize);

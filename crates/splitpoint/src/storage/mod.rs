@@ -33,6 +33,7 @@ pub(crate) mod shared_file;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 pub(crate) mod unnamed_file;
+pub(crate) mod waiting;
 mod writer_byte;
 
 use std::fmt;

@@ -15,6 +15,7 @@ use super::neighbours::{Asked, Neighbours, let_writers_in, try_keep_writers_out}
 use super::reader_table::{sleep_until_handed_over, wait_for_hand_over};
 use super::regular::open_regular;
 use super::shared_file::SharedFile;
+use super::waiting::Waiting;
 use crate::error::{Error, Result, Unsupported};
 use crate::format::PID_OFFSET;
 use crate::options::{Access, Create, Options, Sharing};
@@ -56,7 +57,7 @@ fn open_and_lock_with(
     options: &Options,
     mut before_lock: impl FnMut(),
 ) -> Result<Locked> {
-    let begun = Instant::now();
+    let mut waiting = Waiting::new(options);
     let mut opening_count = 0;
     let mut was_refused = false;
     while opening_count < OPENINGS_MAX {
@@ -74,12 +75,13 @@ fn open_and_lock_with(
             };
             // The others may have let this one in between the two looks.
             let wait_max = wait_max.max(options.lock_timeout.unwrap_or_default());
-            if was_refused && begun.elapsed() >= wait_max {
+            if was_refused && waiting.elapsed() >= wait_max {
                 let refused = refused(path, &file, options);
                 SharedFile::close_other(file);
                 return Err(refused);
             }
-            let pause = LOOK_AGAIN.min(begun.elapsed());
+            waiting.tell(|| refused(path, &file, options));
+            let pause = LOOK_AGAIN.min(waiting.elapsed());
             let is_handed_over = awaits_turn && wait_for_turn(&file, options.access, pause);
             // This process may hold locks of its own on the file, which end with any descriptor.
             SharedFile::close_other(file);

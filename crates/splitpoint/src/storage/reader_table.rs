@@ -277,7 +277,8 @@ pub(crate) fn is_glanced_at(storage: &dyn Storage) -> bool {
     fence(Ordering::SeqCst);
     let glancing = Glancing(u64_at(&storage.read(OFFSET, 8), 0));
     let boot = boot_of(storage.identity().boot_id);
-    glancing.count() > 0 && (boot.is_none() || boot == Some(glancing.boot()))
+    glancing.count() > 0
+        && (boot.is_none() || boot == Some(glancing.boot()))
         && !mutant::is_made(Mutant::CutsUnderGlances)
 }
 
@@ -474,7 +475,9 @@ impl OtherReaders {
 
     /// Notes that this handle does not look any more.
     fn end_glancing(&self) {
-        let (Some(Some(begun)), Some(table)) = (self.glances.get(), self.table.get()) else { return };
+        let (Some(Some(begun)), Some(table)) = (self.glances.get(), self.table.get()) else {
+            return;
+        };
         // The program may have closed the descriptor, or cut the file.
         let is_there = self.file.checked().and_then(File::metadata);
         if !begun.is_here() || is_there.map_or(true, |found| found.len() < HEADER_BYTES) {

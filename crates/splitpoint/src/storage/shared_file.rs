@@ -286,7 +286,8 @@ mod tests {
     use crate::options::{Options, Sharing};
 
     fn file(path: &Path) -> File {
-        let options = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let options =
+            File::options().read(true).write(true).create(true).truncate(false).open(path);
         options.expect("nothing fails")
     }
 
@@ -337,7 +338,8 @@ mod tests {
         let db = Options::new().open_shared(&by_turns(&path)).unwrap();
         db.put("key", "value").unwrap();
         let reader = File::open(&path).unwrap();
-        let reader = Options::new().read_only().open_shared(&SharedFile::by_turns(reader, &path).unwrap());
+        let reader =
+            Options::new().read_only().open_shared(&SharedFile::by_turns(reader, &path).unwrap());
         let reader = reader.unwrap();
         let get = |db: &Db| db.get("key").map(|found| found.is_some());
         assert!(beside_one_alone(&path, || get(&db)).unwrap());

@@ -25,27 +25,31 @@
 use super::Store;
 use crate::index::lookup::find;
 
+/// A key has to be looked up with a pin.
+#[derive(Debug)]
+pub(super) struct NeedsPin;
+
 impl Store {
-    /// Looks up a key without a pin, and returns what `take` makes of its value; `None` if the key has to
-    /// be looked up with one.
+    /// Looks up a key without a pin, and returns what `take` makes of its value.
     #[inline]
     pub(super) fn glance<T>(
         &self,
         key: &[u8],
         hash: u64,
         take: impl Fn(&[u8]) -> T,
-    ) -> Option<Option<T>> {
-        let (reader, others) = (self.reader.as_ref()?, self.others.as_ref()?);
+    ) -> Result<Option<T>, NeedsPin> {
+        let (Some(reader), Some(others)) = (&self.reader, &self.others) else {
+            return Err(NeedsPin);
+        };
         if !reader.is_per_call() || self.instrument.is_some() {
-            return None;
+            return Err(NeedsPin);
         }
-        let turn = others.glance()?;
+        let turn = others.glance().ok_or(NeedsPin)?;
         let view = &self.region.view;
         let found = reader.look(&self.region, |lines| {
             find(lines, hash, |addr| {
-                let copy = view.with_copy_of_pair(addr, |pair| {
-                    (pair.key == key).then(|| take(pair.value))
-                });
+                let copy = view
+                    .with_copy_of_pair(addr, |pair| (pair.key == key).then(|| take(pair.value)));
                 // What cannot be copied ends the look: the outer `Some` is the search's.
                 Ok(match copy {
                     Some(None) => None,
@@ -54,13 +58,10 @@ impl Store {
                 })
             })
         });
-        if !others.is_unchanged(turn) {
-            return None;
-        }
         match found {
-            Ok(None) => Some(None),
-            Ok(Some(Some(value))) => Some(Some(value)),
-            Ok(Some(None)) | Err(_) => None,
+            Ok(None) if others.is_unchanged(turn) => Ok(None),
+            Ok(Some(Some(value))) if others.is_unchanged(turn) => Ok(Some(value)),
+            _ => Err(NeedsPin),
         }
     }
 }

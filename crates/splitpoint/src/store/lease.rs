@@ -24,7 +24,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Store;
 use super::turns::{Turn, Turns};
@@ -34,6 +34,7 @@ use crate::options::Sharing;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::reader_table::OtherReaders;
+use crate::storage::waiting::Waiting;
 use crate::testing::mutant::{self, Mutant};
 
 /// How long to sleep between two looks at the place of the writer: at first, and at most.
@@ -213,24 +214,25 @@ impl Store {
         neighbours: &Neighbours,
         others: &OtherReaders,
     ) -> Result<()> {
-        let begun = Instant::now();
+        let mut waiting = Waiting::new(&turns.options);
         let mut gives_way = std::mem::take(&mut turn.gave_way);
         let mut pause = LOOK_AGAIN_MIN;
         loop {
             let seen = others.handed();
             others.want_turn();
-            let is_late = begun.elapsed() >= turns.wait_max;
+            let is_late = waiting.elapsed() >= turns.wait_max;
             if (!gives_way || is_late) && self.try_to_take(turns, neighbours)? {
                 return Ok(());
             }
             if is_late {
                 return Err(self.locked());
             }
+            waiting.tell(|| self.locked());
             others.wait_for_hand_over(seen, pause);
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
             // Whoever was woken may be stopped, or was killed.
             gives_way = gives_way
-                && begun.elapsed() < GIVE_WAY_MAX
+                && waiting.elapsed() < GIVE_WAY_MAX
                 && others.turn().map_err(|source| self.table_error(source))? == turn.word;
         }
     }
