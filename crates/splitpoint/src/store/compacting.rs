@@ -87,6 +87,12 @@ struct Batch<'a> {
     copies: Vec<Copied<'a>>,
 }
 
+impl Batch<'_> {
+    fn new() -> Self {
+        Self { candidates: Vec::with_capacity(BATCH), copies: Vec::with_capacity(BATCH) }
+    }
+}
+
 impl Compacting {
     /// Returns where the next records go that are moved, whole pages.
     pub(super) fn rest_of_head(&self) -> Option<Range<u64>> {
@@ -268,11 +274,12 @@ impl Store {
         let Some(compacting) = &mut writer.compacting else { return Ok(()) };
         compacting.head.follow_view(&self.region);
         compacting.state.victim = None;
+        let mut batch = Batch::new();
         let mut emptied = self.begin_victim(writer, segment).map(drop);
         while emptied.is_ok()
             && let Some(victim) = writer.compacting.as_ref().and_then(|found| found.state.victim)
         {
-            emptied = self.compact_batch(writer, victim, SLICE_BYTES).map(drop);
+            emptied = self.compact_batch(writer, victim, SLICE_BYTES, &mut batch).map(drop);
         }
         if let Some(compacting) = &mut writer.compacting {
             compacting.state.victim = None;
@@ -283,8 +290,7 @@ impl Store {
     }
 
     fn compact_victims(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
-        let (candidates, copies) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        let mut batch = Batch { candidates, copies };
+        let mut batch = Batch::new();
         let mut read_bytes = 0;
         while read_bytes < budget {
             let Some(victim) = self.victim(writer)? else { break };

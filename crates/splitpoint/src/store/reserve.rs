@@ -102,13 +102,19 @@ impl Store {
             return None;
         }
         let segment_bytes = log_segment_bytes(log_bytes.max(min), REUSED_SHARE, min, max.max(min));
-        let image_bytes = self.checkpoint_state(writer)?.segment_bytes_max(1);
-        // What puts may add before the next look.
-        let added_bytes = writer.log.next_segment_bytes(&self.region) / IMAGE_SHARE;
-        let place_bytes = image_bytes + added_bytes;
-        let needs = Needs { segment_bytes, segment_bytes_min: min, image_bytes, place_bytes };
         let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
-        needs.is_nearly_full(free_bytes, has_any).then_some(needs)
+        // What puts may add to a checkpoint before the next look.
+        let added_bytes = writer.log.next_segment_bytes(&self.region) / IMAGE_SHARE;
+        let needs_of = |image_bytes| {
+            let place_bytes = image_bytes + added_bytes;
+            let needs = Needs { segment_bytes, segment_bytes_min: min, image_bytes, place_bytes };
+            needs.is_nearly_full(free_bytes, has_any).then_some(needs)
+        };
+        // The size of an image is found by copying the segment table. Where even one as large as the index
+        // and a table of granules would have room, nobody asks for it.
+        let table_bytes = writer.extents.space().end() * size_of::<u64>() as u64;
+        needs_of(self.region.windows.index_bytes() + table_bytes + GRANULE_BYTES)?;
+        needs_of(self.checkpoint_state(writer)?.segment_bytes_max(1))
     }
 
     /// Brings the reserve up to date.
