@@ -240,8 +240,9 @@ pub unsafe extern "C" fn sp_txn_get(
 
 /// Stores `value` under `key` when the transaction commits. Both are copied.
 ///
-/// All changes of a transaction take 64 MiB of memory at most; beyond that it fails with
-/// SP_ERR_TOO_LARGE, and the transaction is as before the call.
+/// All changes of a transaction take 64 MiB of memory at most. Beyond that they are kept in a file without
+/// a name beside the store, where there is room; of a table in memory it fails with SP_ERR_TOO_LARGE. After
+/// an error the transaction is as before the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sp_txn_put(
     txn: *mut sp_txn,

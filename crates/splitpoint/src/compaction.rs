@@ -120,6 +120,8 @@ struct Emptied {
     segment: Range<u64>,
     is_big: bool,
     death: Death,
+    /// Number of the segment that its space was, to know it again; 0 if nobody needs to.
+    sequence: u64,
     /// How many rounds of looks at the moments of other processes had begun.
     round: u64,
 }
@@ -164,6 +166,15 @@ impl Moment {
 }
 
 impl Emptied {
+    fn bytes(&self) -> u64 {
+        self.segment.end - self.segment.start
+    }
+
+    /// Returns whether it waits only because somebody may look back.
+    fn is_only_held(&self, moment: &Moment) -> bool {
+        self.is_reusable(&Moment { past_horizon: u64::MAX, past_moments: u64::MAX, ..*moment })
+    }
+
     /// Returns whether the space of the segment may be used again. That it is *emptied*, read to its
     /// end and every live record moved, is the first condition; the others are these.
     fn is_reusable(&self, moment: &Moment) -> bool {
@@ -370,8 +381,15 @@ impl Compaction {
         self.is_resting = true;
     }
 
-    /// Puts a segment that no slot leads to on the list of those that wait.
-    pub(crate) fn retire(&mut self, segment: Range<u64>, is_big: bool, death: Death) {
+    /// Puts a segment that no slot leads to on the list of those that wait. `sequence` is its number, for
+    /// [`death_of`](Self::death_of).
+    pub(crate) fn retire(
+        &mut self,
+        segment: Range<u64>,
+        is_big: bool,
+        death: Death,
+        sequence: u64,
+    ) {
         let is_in_order = self.waiting.back().is_none_or(|last| {
             let Death { lsn, checkpoint, ticket, stamp } = last.death;
             lsn <= death.lsn
@@ -383,8 +401,26 @@ impl Compaction {
         self.waiting_bytes += segment.end - segment.start;
         self.unnamed_bytes += segment.end - segment.start;
         let round = self.past_moments.begun();
-        self.waiting.push_back(Emptied { segment, is_big, death, round });
+        self.waiting.push_back(Emptied { segment, is_big, death, sequence, round });
         self.is_log_incomplete = true;
+    }
+
+    /// Returns at which log sequence number a segment was emptied that waited here, if it is still the same.
+    pub(crate) fn death_of(&self, segment: &Range<u64>, sequence: u64) -> Option<u64> {
+        let mut waiting = self.waiting.iter();
+        let found = waiting.find(|one| one.segment == *segment && one.sequence == sequence)?;
+        (sequence != 0).then_some(found.death.lsn)
+    }
+
+    /// Dates those that wait anew: `death_of` says when each died, if that is known to be earlier.
+    pub(crate) fn redate(&mut self, death_of: impl Fn(&Range<u64>, u64) -> Option<u64>) {
+        let mut waiting = Vec::from(std::mem::take(&mut self.waiting));
+        for Emptied { segment, death, sequence, .. } in &mut waiting {
+            let earlier = death_of(segment, *sequence).filter(|&lsn| lsn <= death.lsn);
+            death.lsn = earlier.unwrap_or(death.lsn);
+        }
+        waiting.sort_by_key(|emptied| emptied.death.lsn);
+        self.waiting = waiting.into();
     }
 
     /// Notes that a checkpoint is begun, for which everything waits from now on that was emptied.
@@ -469,16 +505,21 @@ impl Compaction {
         self.held_bytes_while(moment, |death| death.stamp > past)
     }
 
-    /// Returns the bytes of those that were emptied at the log sequence number `since` or later.
-    pub(crate) fn held_bytes_since(&self, moment: &Moment, since: u64) -> u64 {
-        self.held_bytes_while(moment, |death| death.lsn >= since)
+    fn held_bytes_while(&self, moment: &Moment, is_held: impl Fn(&Death) -> bool) -> u64 {
+        let held = self.waiting.iter().rev().take_while(|emptied| is_held(&emptied.death));
+        held.filter(|emptied| emptied.is_only_held(moment)).map(Emptied::bytes).sum()
     }
 
-    fn held_bytes_while(&self, moment: &Moment, is_held: impl Fn(&Death) -> bool) -> u64 {
-        let free = Moment { past_horizon: u64::MAX, past_moments: u64::MAX, ..*moment };
-        let held = self.waiting.iter().rev().take_while(|emptied| is_held(&emptied.death));
-        let held = held.filter(|emptied| emptied.is_reusable(&free));
-        held.map(|emptied| emptied.segment.end - emptied.segment.start).sum()
+    /// Returns the first log sequence number at which a moment of another process holds back no more than
+    /// `bytes_max` of them: 0 if all of them are no more.
+    pub(crate) fn least_since(&self, moment: &Moment, bytes_max: u64) -> u64 {
+        let mut held_bytes = 0;
+        let mut held = self.waiting.iter().rev().filter(|emptied| emptied.is_only_held(moment));
+        let excess = held.find(|emptied| {
+            held_bytes += emptied.bytes();
+            held_bytes > bytes_max
+        });
+        excess.map_or(0, |emptied| emptied.death.lsn + 1)
     }
 
     /// Returns where the segments begin that wait and were emptied at the stamp `past` or before.
@@ -655,7 +696,12 @@ mod tests {
     /// again.
     fn is_reusable(moment: Moment) -> bool {
         let mut compaction = Compaction::new(0.8, 1);
-        compaction.retire(0..UNIT, false, Death { lsn: 100, checkpoint: 2, ticket: 7, stamp: 3 });
+        compaction.retire(
+            0..UNIT,
+            false,
+            Death { lsn: 100, checkpoint: 2, ticket: 7, stamp: 3 },
+            0,
+        );
         look_at_moments(&mut compaction, 100);
         compaction.take_reusable(&moment).is_some()
     }
@@ -688,10 +734,10 @@ mod tests {
     fn what_is_emptied_during_a_look_at_moments_waits_for_the_next() {
         let mut compaction = Compaction::new(0.8, 1);
         let death = Death { lsn: 100, checkpoint: 2, ticket: 7, stamp: 3 };
-        compaction.retire(0..UNIT, false, death);
+        compaction.retire(0..UNIT, false, death, 0);
         look_at_moments(&mut compaction, 100);
         // Nothing was committed since, and a moment of that commit may have begun.
-        compaction.retire(UNIT..2 * UNIT, false, death);
+        compaction.retire(UNIT..2 * UNIT, false, death, 0);
         let moment = Moment {
             durable_lsn: 100,
             replay_checkpoint: 3,
@@ -703,6 +749,24 @@ mod tests {
         assert_eq!(compaction.take_reusable(&moment), None);
         look_at_moments(&mut compaction, 100);
         assert_eq!(compaction.take_reusable(&moment), Some((UNIT..2 * UNIT, false)));
+    }
+
+    #[test]
+    fn what_waits_since_an_earlier_turn_keeps_the_date_of_its_death() {
+        let death = |lsn| Death { lsn, checkpoint: 0, ticket: 0, stamp: 0 };
+        let mut before = Compaction::new(0.8, 1);
+        let mut after = Compaction::new(0.8, 1);
+        before.retire(0..UNIT, false, death(10), 4);
+        before.retire(UNIT..2 * UNIT, false, death(20), 5);
+        before.retire(2 * UNIT..3 * UNIT, true, death(30), 6);
+        // The first was used again and emptied again; the last one nobody knew.
+        for (at, sequence) in [(3, 7), (0, 8), (1, 5), (2, 6)] {
+            after.retire(at * UNIT..(at + 1) * UNIT, at == 2, death(90), sequence);
+        }
+        after.redate(|segment, sequence| before.death_of(segment, sequence));
+        let dated: Vec<_> =
+            after.waiting.iter().map(|one| (one.segment.start / UNIT, one.death.lsn)).collect();
+        assert_eq!(dated, [(1, 20), (2, 30), (3, 90), (0, 90)]);
     }
 
     #[test]
@@ -723,7 +787,7 @@ mod tests {
         for (i, (lsn, stamp)) in [(10, 1), (20, 2), (30, 3), (40, 3)].into_iter().enumerate() {
             let offset = i as u64 * UNIT;
             let death = Death { lsn, checkpoint: 0, ticket: 0, stamp };
-            compaction.retire(offset..offset + UNIT, false, death);
+            compaction.retire(offset..offset + UNIT, false, death, 0);
         }
         let moment = Moment {
             durable_lsn: 30,
@@ -734,8 +798,8 @@ mod tests {
         };
         let held = [0, 1, 2, 3].map(|past| compaction.held_bytes(&moment, past) / UNIT);
         assert_eq!(held, [3, 2, 1, 0], "the last one is not durable yet");
-        let held = [10, 11, 30, 31].map(|since| compaction.held_bytes_since(&moment, since) / UNIT);
-        assert_eq!(held, [3, 2, 1, 0]);
+        let since = [3, 2, 1, 0].map(|units| compaction.least_since(&moment, units * UNIT));
+        assert_eq!(since, [0, 11, 21, 31], "no later than it has to be");
         assert_eq!(compaction.emptied_until(2), HashSet::from([0, UNIT]));
         assert!(!compaction.is_much_waiting(4 * UNIT));
         assert!(compaction.is_much_waiting(3 * UNIT) && !compaction.is_much_waiting(3 * UNIT));
@@ -747,7 +811,7 @@ mod tests {
         let retire = |compaction: &mut Compaction, number: u64| {
             let segment = number * UNIT..(number + 1) * UNIT;
             let death = Death { lsn: number * 8, checkpoint: 0, ticket: 0, stamp: 0 };
-            compaction.retire(segment, false, death);
+            compaction.retire(segment, false, death, 0);
         };
         for number in 0..4 {
             retire(&mut compaction, number);
@@ -776,11 +840,12 @@ mod tests {
     #[test]
     fn what_waits_is_counted_until_it_is_taken() {
         let mut compaction = Compaction::new(0.8, 1);
-        compaction.retire(0..UNIT, false, Death { lsn: 8, checkpoint: 0, ticket: 1, stamp: 0 });
+        compaction.retire(0..UNIT, false, Death { lsn: 8, checkpoint: 0, ticket: 1, stamp: 0 }, 0);
         compaction.retire(
             UNIT..UNIT + 4096,
             true,
             Death { lsn: 8, checkpoint: 0, ticket: 2, stamp: 0 },
+            0,
         );
         assert_eq!(compaction.waiting_bytes(), UNIT + 4096);
         let moment = Moment::in_memory(2, 0);

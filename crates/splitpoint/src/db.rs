@@ -3,6 +3,7 @@
 #[cfg(test)]
 #[cfg(not(any(loom, miri)))]
 mod compaction_tests;
+mod draft;
 mod iter;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -19,6 +20,7 @@ mod shrink_tests;
 #[cfg(test)]
 #[cfg(not(any(loom, miri)))]
 mod snapshot_tests;
+mod spill;
 mod transaction;
 #[cfg(test)]
 #[cfg(not(any(loom, miri)))]

@@ -32,12 +32,18 @@ struct Entry {
 }
 
 impl KeyList {
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+    /// Returns an empty list, whose serial numbers go on behind `added_count`.
+    pub(crate) fn after(added_count: u64) -> Self {
+        Self { added_count, ..Self::default() }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Returns the last serial number that was given.
+    pub(crate) fn added_count(&self) -> u64 {
+        self.added_count
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// Returns about how many bytes of memory it takes with another entry of so many.

@@ -48,7 +48,8 @@
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
 //! - **One handle writes at a time**, for as long as it is open or by turns. Any number read meanwhile, in
 //!   any process: [`Options::sharing`].
-//! - **Its transactions fit memory**: [`Options::transaction_bytes`] bounds them.
+//! - **A large transaction is written twice**: beyond [`Options::transaction_bytes`] to a file without a name
+//!   first. One of a table in memory fits memory.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
 //! - It needs a 64-bit address space, because it maps whole files. We test it on Linux on x86-64.

@@ -1,16 +1,14 @@
 //! Transactions: reads of one moment and changes, which take effect together or not at all.
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Db;
-use crate::batch::Change;
+use super::draft::{Draft, Mark, OwnChanges};
 use crate::cursor::Scan;
 use crate::error::{Error, ErrorKind, Result};
-use crate::key_list::KeyList;
 use crate::options::{Access, Durability};
 use crate::store::{Hold, Reads, Store, Versions, check_sizes, run_locked};
 use crate::value::{Entry, Value};
@@ -30,6 +28,9 @@ const TRIES_WITHOUT_LOCK: u32 = 2;
 ///
 /// Nobody waits for a transaction before its commit. Its first read waits for a change that is being made.
 /// A change of a key that it has not read is blind, and conflicts with nothing.
+///
+/// One with more changes than fit [`Options::transaction_bytes`](crate::Options::transaction_bytes) keeps them
+/// in files that nobody else sees.
 ///
 /// What it has read stays in the store until it ends, as for a [`Snapshot`](crate::Snapshot): see
 /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin).
@@ -56,7 +57,7 @@ pub struct Transaction<'db> {
     versions: Option<Arc<Versions<'db>>>,
     reads: Reads,
     /// Its changes, in their order; a key without a value is deleted.
-    draft: KeyList,
+    draft: Draft,
     /// Its number among those that have savepoints, or 0. Two threads have no use for the same
     /// transaction.
     number: Cell<u64>,
@@ -67,9 +68,7 @@ pub struct Transaction<'db> {
 pub struct Savepoint {
     /// The number of the transaction.
     transaction: u64,
-    change_count: usize,
-    /// The serial number of the last change.
-    serial: u64,
+    mark: Mark,
 }
 
 /// Transactions that have had savepoints.
@@ -84,8 +83,8 @@ impl<'db> Transaction<'db> {
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value<'db>>> {
         let key = key.as_ref();
         let hash = self.db.store.hash_of(key);
-        if let Some(own) = self.draft.find(key, hash) {
-            return Ok(own.map(|value| Value::owned(value.to_vec())));
+        if let Some(own) = self.draft.find(key, hash)? {
+            return Ok(own.map(Value::owned));
         }
         self.reads.add(key, hash, self.db.store.transaction_bytes);
         self.versions()?.get(key)
@@ -98,7 +97,7 @@ impl<'db> Transaction<'db> {
     /// As [`get`](Self::get).
     pub fn contains(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        match self.draft.find(key, self.db.store.hash_of(key)) {
+        match self.draft.find(key, self.db.store.hash_of(key))? {
             Some(own) => Ok(own.is_some()),
             None => Ok(self.get(key)?.is_some()),
         }
@@ -119,12 +118,13 @@ impl<'db> Transaction<'db> {
         let versions = self.versions()?;
         self.reads.add_count();
         let mut count = versions.record_count;
-        for (key, value) in last_changes(&self.draft) {
-            let store = &self.db.store;
-            self.reads.add(key, store.hash_of(key), store.transaction_bytes);
+        let (store, reads) = (&self.db.store, &mut self.reads);
+        self.draft.for_each_key(|key, is_put| {
+            reads.add(key, store.hash_of(key), store.transaction_bytes);
             let was_there = versions.get(key)?.is_some();
-            count = count - u64::from(was_there) + u64::from(value.is_some());
-        }
+            count = count - u64::from(was_there) + u64::from(is_put);
+            Ok(())
+        })?;
         Ok(count)
     }
 
@@ -170,24 +170,20 @@ impl<'db> Transaction<'db> {
     pub fn scan(&mut self) -> Result<TransactionScan<'db>> {
         let versions = self.versions()?;
         self.reads.add_all();
-        let changes = last_changes(&self.draft);
-        let put = |(key, value): (&[u8], Option<&[u8]>)| {
-            value.map(|value| (key.to_vec(), value.to_vec()))
-        };
-        let own: Vec<_> =
-            changes.iter().map(|(&key, &value)| (key, value)).filter_map(put).collect();
-        let changed = changes.keys().map(|key| key.to_vec()).collect();
+        let own = OwnChanges::of(&self.draft);
         let scan = Scan::of(versions.clone(), versions.places()?)?;
-        Ok(TransactionScan { scan, changed, own: own.into_iter() })
+        Ok(TransactionScan { store: &self.db.store, scan, own })
     }
 
     /// Stores `value` under `key` when the transaction commits.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::TooLarge`] if the key or the value is over its limit, or all changes take more
-    ///   memory than [`Options::transaction_bytes`](crate::Options::transaction_bytes). The transaction
-    ///   is as before the call.
+    /// The transaction is as before the call.
+    ///
+    /// - [`ErrorKind::TooLarge`] if the key or the value is over its limit, or, of a table in memory, all
+    ///   changes take more than [`Options::transaction_bytes`](crate::Options::transaction_bytes).
+    /// - [`ErrorKind::Io`] if there is no room for what is more than that.
     /// - [`ErrorKind::ReadOnly`] on a handle opened for reading only.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.change(key.as_ref(), Some(value.as_ref()))
@@ -209,13 +205,7 @@ impl<'db> Transaction<'db> {
             return Err(Error::ReadOnly);
         }
         check_sizes(key, value.unwrap_or_default())?;
-        let bytes = self.draft.bytes_with(key.len() + value.map_or(0, <[u8]>::len));
-        let bytes_max = store.transaction_bytes;
-        if bytes > bytes_max {
-            return Err(Error::TooLarge { what: "transaction", bytes, bytes_max });
-        }
-        self.draft.add(key, value, store.hash_of(key));
-        Ok(())
+        self.draft.add(store, key, value)
     }
 
     /// Returns the moment of the changes so far, to [`rollback_to`](Self::rollback_to).
@@ -240,22 +230,21 @@ impl<'db> Transaction<'db> {
         if self.number.get() == 0 {
             self.number.set(NUMBERED.fetch_add(1, Ordering::Relaxed) + 1);
         }
-        let change_count = self.draft.len();
-        let serial = self.draft.serial_of_last(change_count);
-        Savepoint { transaction: self.number.get(), change_count, serial }
+        Savepoint { transaction: self.number.get(), mark: self.draft.mark() }
     }
 
-    /// Undoes the changes since `savepoint`. What was read since can still conflict.
+    /// Undoes the changes since `savepoint`. What was read since can still conflict. A scan that has to show
+    /// changes which are undone returns [`ErrorKind::Invalid`] if they were too many for memory.
+    ///
+    /// If these cannot be read any more, each later call returns an error, and nothing can be committed.
     ///
     /// It does nothing after a rollback to an earlier savepoint, which has undone changes from before this
     /// one, nor with the savepoint of another transaction.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
-        let Savepoint { transaction, change_count, serial } = savepoint;
-        let is_there =
-            change_count <= self.draft.len() && serial == self.draft.serial_of_last(change_count);
         // A transaction without savepoints has no number.
-        if transaction != 0 && transaction == self.number.get() && is_there {
-            self.draft.truncate(change_count);
+        let is_own = savepoint.transaction != 0 && savepoint.transaction == self.number.get();
+        if is_own {
+            self.draft.rollback_to(savepoint.mark);
         }
     }
 
@@ -318,14 +307,13 @@ impl<'db> Transaction<'db> {
         if draft.is_empty() {
             return Ok(());
         }
-        let changes = changes(&draft);
         let mut writer = db.store.lock_for_change()?;
         if let Some(versions) = versions
             && !Store::is_unchanged(&writer, &versions, &reads)?
         {
             return Err(Error::Conflict);
         }
-        db.store.apply_locked(&mut writer, &changes, durability)?;
+        draft.apply(&db.store, &mut writer, durability)?;
         db.finish_apply(writer, durability)
     }
 
@@ -339,19 +327,6 @@ impl<'db> Transaction<'db> {
     }
 }
 
-fn changes(draft: &KeyList) -> Vec<Change<'_>> {
-    let change = |(_, key, value)| match value {
-        Some(value) => Change::Put { key, value },
-        None => Change::Delete { key },
-    };
-    draft.iter().map(change).collect()
-}
-
-/// Returns each changed key once, with its new value.
-fn last_changes(draft: &KeyList) -> HashMap<&[u8], Option<&[u8]>> {
-    draft.iter().map(|(_, key, value)| (key, value)).collect()
-}
-
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction")
@@ -361,12 +336,10 @@ impl fmt::Debug for Transaction<'_> {
 }
 
 /// Iterator over every key that a [`Transaction`] sees; [`Transaction::scan`] returns it.
-#[derive(Debug)]
 pub struct TransactionScan<'db> {
+    store: &'db Store,
     scan: Scan<'db>,
-    /// The keys that the transaction has put or deleted.
-    changed: HashSet<Vec<u8>>,
-    own: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
+    own: OwnChanges,
 }
 
 impl<'db> Iterator for TransactionScan<'db> {
@@ -374,13 +347,21 @@ impl<'db> Iterator for TransactionScan<'db> {
 
     fn next(&mut self) -> Option<Self::Item> {
         for entry in self.scan.by_ref() {
-            match &entry {
-                Ok(Entry { key, .. }) if self.changed.contains(&key[..]) => {}
-                _ => return Some(entry),
+            let Ok(Entry { key, .. }) = &entry else { return Some(entry) };
+            match self.own.has(key, self.store.hash_of(key)) {
+                Ok(true) => {}
+                Ok(false) => return Some(entry),
+                Err(error) => return Some(Err(error)),
             }
         }
-        let (key, value) = self.own.next()?;
-        Some(Ok(Entry { key: Value::owned(key), value: Value::owned(value) }))
+        let own = self.own.next_put().transpose()?;
+        Some(own.map(|(key, value)| Entry { key: Value::owned(key), value: Value::owned(value) }))
+    }
+}
+
+impl fmt::Debug for TransactionScan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionScan").field("scan", &self.scan).finish_non_exhaustive()
     }
 }
 
@@ -416,7 +397,7 @@ impl Db {
     }
 
     fn new_transaction<'db>(&'db self, versions: Option<Arc<Versions<'db>>>) -> Transaction<'db> {
-        let (reads, draft) = (Reads::default(), KeyList::default());
+        let (reads, draft) = (Reads::default(), Draft::default());
         Transaction { db: self, versions, reads, draft, number: Cell::new(0) }
     }
 
@@ -496,7 +477,7 @@ impl Db {
         // Its own deletes need no graves.
         drop(versions);
         if !draft.is_empty() {
-            if let Err(error) = store.apply_locked(&mut writer, &changes(&draft), durability) {
+            if let Err(error) = draft.apply(store, &mut writer, durability) {
                 // Before the result, which is the program's.
                 drop(writer);
                 return Err(error);

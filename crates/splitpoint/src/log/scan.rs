@@ -191,8 +191,8 @@ pub(crate) enum Logged<'a> {
         /// The record that the key had before.
         prev: Option<Addr>,
     },
-    /// The pair at `prev` was deleted, whose key has that hash.
-    Delete { hash: u64, prev: Addr },
+    /// The pair at `prev` was deleted, whose key has that hash, perhaps by a batch.
+    Delete { hash: u64, prev: Addr, is_in_batch: bool },
     /// A pair was moved.
     Move {
         /// The copy.
@@ -213,7 +213,8 @@ impl<'a> Logged<'a> {
         }
         expect_value_bytes(record, 8)?;
         let prev = prev.ok_or_else(|| no_prev(record))?;
-        Ok(Some(Self::Delete { hash: u64_at(record.value(), 0), prev }))
+        let (hash, is_in_batch) = (u64_at(record.value(), 0), record.header.is_in_transaction);
+        Ok(Some(Self::Delete { hash, prev, is_in_batch }))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::format::{Addr, GRANULE_BYTES, SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
 use crate::live::CommitState;
 use crate::log::append::{LogPosition, segment_of};
-use crate::log::batch::Batches;
+use crate::log::batch::{Batches, is_member};
 use crate::log::record::{Record, RecordKind};
 use crate::log::relocation::Relocation;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
@@ -84,7 +84,7 @@ impl Opening {
         let search = Search { count: last_changes_of(region), durable_lsn, is_compacted };
         let last = search.last_changes(&region.view, published)?;
         let (_, CommitState { head_segment, .. }) = region.live().committed();
-        unpublished.read(&region.view, self.key_hash(), head_segment)?;
+        unpublished.read(&region.view, self.key_hash(), head_segment, is_compacted)?;
         compare_head(region, self.key_hash(), unpublished.scan.head)?;
         if mutant::is_made(Mutant::TrustsOldTables) {
             return Ok(unpublished);
@@ -274,8 +274,14 @@ fn is_change(record: &Record<'_>) -> bool {
 
 impl Unpublished {
     /// Reads on from the end of what was published. The writer publishes each change before it
-    /// appends the next.
-    fn read(&mut self, view: &View, key_hash: KeyHash<'_>, compacted_head: u64) -> Result<()> {
+    /// appends the next. `is_counted` says whether it has counted what it appended in the file.
+    fn read(
+        &mut self,
+        view: &View,
+        key_hash: KeyHash<'_>,
+        compacted_head: u64,
+        is_counted: bool,
+    ) -> Result<()> {
         let published = self.end;
         let walk = LogWalk::from_position(view, published, Trust::Nothing, 0)?;
         let mut log = Changes::new(walk.after_moves_to(compacted_head));
@@ -292,6 +298,9 @@ impl Unpublished {
             if is_complete && !is_link && !mutant::is_made(Mutant::TrustsOldTables) {
                 let (expected, found) = (record.offset, published.offset);
                 return Err(disagreement("commit", published.offset, expected, found));
+            }
+            if is_member(&record) {
+                self.scan.counts.add_member(&record, is_counted);
             }
             is_complete |= !is_link && !record.header.is_in_transaction;
         }

@@ -13,6 +13,8 @@ use crate::format::{Addr, GRANULE_BYTES, SegmentHeader, SegmentKind};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
 use crate::log::append::LogPosition;
+use crate::log::batch::is_member;
+use crate::log::record::{Record, RecordHeader, RecordKind};
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::{Segment, backwards, log_segment_at};
 use crate::options::{OnRecovery, RecoveryProgress};
@@ -51,6 +53,8 @@ pub(super) struct Effect {
     record_bytes: u64,
     /// Size in bytes of the record that it replaces, if the log says that.
     replaced_bytes: Option<u64>,
+    /// Whether its record was [counted as dead](Counts::add_member) when it was read.
+    is_member: bool,
 }
 
 /// What records have done to the counts of segments, by units.
@@ -58,12 +62,12 @@ pub(super) struct Effect {
 struct UnitCounts {
     unit_shift: u32,
     /// Bytes that became live, or dead if there are fewer than none; and bytes that died.
-    counts: Vec<(i64, u64)>,
+    counts: Vec<(i64, i64)>,
 }
 
 impl UnitCounts {
     #[inline]
-    fn add(&mut self, offset: u64, live_bytes: i64, dead_bytes: u64) {
+    fn add(&mut self, offset: u64, live_bytes: i64, dead_bytes: i64) {
         let unit = (offset >> self.unit_shift) as usize;
         if unit >= self.counts.len() {
             self.counts.resize(unit + 1, (0, 0));
@@ -84,6 +88,7 @@ impl UnitCounts {
     /// Adds them to a table that has the segments.
     fn add_to(&self, table: &mut SegmentTable) {
         for (unit, &(live_bytes, dead_bytes)) in self.counts.iter().enumerate() {
+            let dead_bytes = dead_bytes.max(0).unsigned_abs();
             table.add_counts((unit as u64) << self.unit_shift, live_bytes, dead_bytes);
         }
     }
@@ -97,6 +102,8 @@ pub(super) struct Counts {
     added_bytes: u64,
     tombstone_bytes: u64,
     replaced_bytes: u64,
+    /// Records of batches that no COMMIT follows, so far.
+    abandoned_bytes: u64,
     /// Records that were replaced, whose sizes are not known yet.
     replaced: Vec<Addr>,
     /// Big records that were.
@@ -112,8 +119,14 @@ impl Counts {
     }
 
     pub(super) fn add(&mut self, view: &View, effect: &Effect) {
-        let Effect { change: SlotChange { addr, prev, .. }, record_bytes, replaced_bytes } =
-            *effect;
+        let Effect { change, record_bytes, replaced_bytes, is_member } = *effect;
+        let SlotChange { addr, prev, .. } = change;
+        if is_member && addr == NO_RECORD {
+            self.abandoned_bytes -= TOMBSTONE_BYTES;
+        } else if is_member {
+            self.abandoned_bytes -= record_bytes;
+            self.units.add(addr.offset(), 0, -record_bytes.cast_signed());
+        }
         if addr == NO_RECORD {
             self.deleted_count += 1;
             self.tombstone_bytes += TOMBSTONE_BYTES;
@@ -143,7 +156,18 @@ impl Counts {
         if bytes > BIG_BYTES_MIN {
             self.buried.push(addr);
         }
-        self.units.add(addr.offset(), -bytes.cast_signed(), bytes);
+        self.units.add(addr.offset(), -bytes.cast_signed(), bytes.cast_signed());
+    }
+
+    /// Counts a record of a batch as dead, until the COMMIT behind it is read: else what a killed process
+    /// has left of a batch would never be compacted. `is_counted` says whether that process has counted it
+    /// as live.
+    pub(super) fn add_member(&mut self, record: &Record<'_>, is_counted: bool) {
+        let bytes = record.bytes.len() as u64;
+        let is_live = is_counted && record.header.kind == RecordKind::Put;
+        let live_bytes = if is_live { -bytes.cast_signed() } else { 0 };
+        self.units.add(record.offset, live_bytes, bytes.cast_signed());
+        self.abandoned_bytes += bytes;
     }
 
     /// Adds the segments' part of the counts to a table that has them.
@@ -174,6 +198,7 @@ impl Counts {
         self.added_bytes += later.added_bytes;
         self.tombstone_bytes += later.tombstone_bytes;
         self.replaced_bytes += later.replaced_bytes;
+        self.abandoned_bytes += later.abandoned_bytes;
         self.replaced.extend(later.replaced);
         self.buried.extend(later.buried);
         self.units.append(&later.units);
@@ -200,7 +225,10 @@ impl Counts {
         Ok(CommitState {
             record_count: less("record count", stored_count, self.deleted_count)?,
             live_bytes: less("live bytes", stored_bytes, self.replaced_bytes)?,
-            dead_bytes: before.dead_bytes + self.replaced_bytes + self.tombstone_bytes,
+            dead_bytes: before.dead_bytes
+                + self.replaced_bytes
+                + self.tombstone_bytes
+                + self.abandoned_bytes,
             ..before
         })
     }
@@ -227,19 +255,35 @@ impl KeyHash<'_> {
     /// Returns the effect of a logged change.
     #[inline]
     pub(super) fn effect_of(self, change: Logged<'_>) -> Effect {
-        let (change, record_bytes, replaced_bytes) = match change {
+        match change {
             Logged::Put { pair, prev } => {
                 let (hash, prev) = (self.of(pair.key()), prev.unwrap_or(NO_RECORD));
-                (SlotChange { hash, addr: pair.addr(), prev }, pair.bytes.len() as u64, None)
+                let RecordHeader { kind, is_in_transaction, .. } = pair.header;
+                Effect {
+                    change: SlotChange { hash, addr: pair.addr(), prev },
+                    record_bytes: pair.bytes.len() as u64,
+                    replaced_bytes: None,
+                    // The log has only the name of a big one.
+                    is_member: is_in_transaction && kind == RecordKind::Put,
+                }
             }
-            Logged::Delete { hash, prev } => (SlotChange { hash, addr: NO_RECORD, prev }, 0, None),
-            Logged::Move { pair, from } => {
-                let change =
-                    SlotChange { hash: self.of(pair.key()), addr: pair.addr(), prev: from.from };
-                (change, pair.bytes.len() as u64, Some(from.from_bytes))
-            }
-        };
-        Effect { change, record_bytes, replaced_bytes }
+            Logged::Delete { hash, prev, is_in_batch } => Effect {
+                change: SlotChange { hash, addr: NO_RECORD, prev },
+                record_bytes: 0,
+                replaced_bytes: None,
+                is_member: is_in_batch,
+            },
+            Logged::Move { pair, from } => Effect {
+                change: SlotChange {
+                    hash: self.of(pair.key()),
+                    addr: pair.addr(),
+                    prev: from.from,
+                },
+                record_bytes: pair.bytes.len() as u64,
+                replaced_bytes: Some(from.from_bytes),
+                is_member: false,
+            },
+        }
     }
 }
 
@@ -475,8 +519,9 @@ impl Part {
                     }
                 },
             )?;
-            if record.is_none() {
-                break false;
+            let Some(record) = record else { break false };
+            if is_member(&record) {
+                scan.counts.add_member(&record, false);
             }
         };
         scan.records = log.record_count();

@@ -1,9 +1,12 @@
-//! `UnnamedFile`: a file for one process alone, gone with its last handle.
+//! `UnnamedFile`: a file for one process alone, gone with its last handle; `UnnamedBytes`, what is appended
+//! to one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::failure::io_error;
 use super::mapped::Mapped;
@@ -25,7 +28,29 @@ impl UnnamedFile {
     ///
     /// [`Error::Io`](crate::Error::Io).
     pub(crate) fn create(random: u64) -> Result<Self> {
-        let dir = std::env::temp_dir();
+        Self::create_in(std::env::temp_dir(), random)
+    }
+
+    /// Does so beside the file at `path`, where there is most likely room for as much, or in the folder
+    /// for temporary files if no file can be made there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn create_beside(path: &Path, random: u64) -> Result<Self> {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let beside = Self::create_in(dir.unwrap_or(Path::new(".")).to_path_buf(), random);
+        beside.or_else(|_| Self::create(random))
+    }
+
+    fn create_in(dir: PathBuf, random: u64) -> Result<Self> {
+        // Some file systems make a file without a name, which a kill cannot leave.
+        let flags = OFlags::TMPFILE.bits().cast_signed();
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).mode(0o600).custom_flags(flags).open(&dir);
+        if let Ok(file) = file {
+            return Ok(Self { file, dir });
+        }
         let path = dir.join(format!("splitpoint-{random:016x}"));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
@@ -69,6 +94,86 @@ impl UnnamedFile {
     }
 }
 
+/// Bytes that are written together.
+const TAIL_BYTES: usize = 1 << 16;
+
+/// Bytes in a file without a name, which grow and shrink at the end.
+#[derive(Debug)]
+pub(crate) struct UnnamedBytes {
+    file: UnnamedFile,
+    written_bytes: u64,
+    /// What comes behind them.
+    tail: Vec<u8>,
+}
+
+impl UnnamedBytes {
+    pub(crate) fn new(file: UnnamedFile) -> Self {
+        Self { file, written_bytes: 0, tail: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.written_bytes + self.tail.len() as u64
+    }
+
+    /// Appends bytes; returns where they are. After an error [`truncate`](Self::truncate) to the length
+    /// before: a part may be there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<u64> {
+        let start = self.len();
+        if self.tail.len() + bytes.len() > TAIL_BYTES {
+            self.write(&self.tail, self.written_bytes)?;
+            self.written_bytes += self.tail.len() as u64;
+            self.tail.clear();
+        }
+        if bytes.len() > TAIL_BYTES {
+            self.write(bytes, self.written_bytes)?;
+            self.written_bytes += bytes.len() as u64;
+        } else {
+            self.tail.extend_from_slice(bytes);
+        }
+        Ok(start)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = self.file.file.write_all_at(bytes, offset);
+        written.map_err(|error| io_error("write a file in", &self.file.dir, error))
+    }
+
+    /// Fills `chunk` with what is at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn read_at(&self, chunk: &mut [u8], offset: u64) -> Result<()> {
+        debug_assert!(offset + chunk.len() as u64 <= self.len());
+        let in_file = self.written_bytes.saturating_sub(offset).min(chunk.len() as u64) as usize;
+        let (first, rest) = chunk.split_at_mut(in_file);
+        if !first.is_empty() {
+            self.file.read_at(first, offset)?;
+        }
+        if !rest.is_empty() {
+            let start = (offset + in_file as u64 - self.written_bytes) as usize;
+            rest.copy_from_slice(&self.tail[start..start + rest.len()]);
+        }
+        Ok(())
+    }
+
+    /// Forgets all but the first bytes, and gives the room of the others back.
+    pub(crate) fn truncate(&mut self, bytes: u64) {
+        if let Some(kept) = bytes.checked_sub(self.written_bytes) {
+            self.tail.truncate(kept as usize);
+            return;
+        }
+        self.tail.clear();
+        self.written_bytes = bytes;
+        // Where that fails, the room is used again by what comes.
+        let _ = self.file.file.set_len(bytes);
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -83,5 +188,26 @@ mod tests {
         unnamed.read_at(&mut chunk, 3).unwrap();
         assert_eq!(&chunk, b"bytes");
         assert_eq!(unnamed.read_at(&mut chunk, 4).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn bytes_without_a_name_are_read_across_what_is_written_and_cut_anywhere() {
+        let mut bytes = UnnamedBytes::new(UnnamedFile::create(0xb17e_0000).unwrap());
+        let mut model = Vec::new();
+        for i in 0..40_u8 {
+            let part = vec![i; if i % 13 == 12 { TAIL_BYTES + 9 } else { 5000 + usize::from(i) }];
+            assert_eq!(bytes.append(&part).unwrap(), model.len() as u64);
+            model.extend_from_slice(&part);
+            if i % 7 == 6 {
+                model.truncate(model.len() - 7001 * usize::from(i % 3));
+                bytes.truncate(model.len() as u64);
+            }
+            assert_eq!(bytes.len(), model.len() as u64);
+            for start in [0, model.len() / 2, model.len().saturating_sub(TAIL_BYTES + 100)] {
+                let mut found = vec![0; model.len() - start];
+                bytes.read_at(&mut found, start as u64).unwrap();
+                assert!(found == model[start..], "{i}: from {start}");
+            }
+        }
     }
 }

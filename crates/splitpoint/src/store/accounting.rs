@@ -39,7 +39,8 @@ impl Writer {
             let emptied =
                 if self.superblock.is_compacted { segments.emptied() } else { Vec::new() };
             for (segment, is_big) in emptied {
-                state.retire(segment, is_big, death);
+                let sequence = sequence_of(store, &segment);
+                state.retire(segment, is_big, death, sequence);
             }
             let is_damaged = |segment: &TableSegment| segment.segment_use == SegmentUse::Damaged;
             damaged.extend(segments.segments().filter(is_damaged).map(|segment| segment.offset));
@@ -56,10 +57,13 @@ impl Writer {
         }));
     }
 
-    /// Compacts at the pace of `before`, the same handle in an earlier turn.
+    /// Compacts at the pace of `before`, the same handle in an earlier turn, and remembers when segments died
+    /// that wait since then.
     pub(super) fn go_on_compacting(&mut self, before: &mut Self) {
         if let (Some(compacting), Some(before)) = (&mut self.compacting, &mut before.compacting) {
             compacting.state.go_on(&before.state);
+            // Else each turn would charge the moments of readers with what died before them.
+            compacting.state.redate(|segment, sequence| before.state.death_of(segment, sequence));
             compacting.head.keep_mapping(&mut before.head);
         }
     }
@@ -211,7 +215,8 @@ impl Writer {
         self.state.dead_bytes -= record_bytes;
         self.retired_bytes += record_bytes;
         let compacting = self.compacting.as_mut().expect("only compaction retires segments");
-        compacting.state.retire(segment, is_big, death);
+        let sequence = sequence_of(store, &segment);
+        compacting.state.retire(segment, is_big, death, sequence);
     }
 
     /// Returns where records are appended: the log, and the compacted head.
@@ -292,4 +297,10 @@ impl Writer {
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.moved_bytes())
     }
+}
+
+/// Returns the number of a segment that waits, where a later turn has to know it again.
+fn sequence_of(store: &Store, segment: &Range<u64>) -> u64 {
+    let header = store.takes_turns().then(|| store.region.view.segment(segment.start));
+    header.and_then(Result::ok).map_or(0, |header| header.sequence)
 }

@@ -23,17 +23,17 @@ use crate::table::PutMode;
 
 /// One change of a batch that will be made.
 #[derive(Debug)]
-struct Member<'a> {
-    key: &'a [u8],
+pub(super) struct Member<'a> {
+    pub(super) key: &'a [u8],
     /// `None` for a delete.
-    value: Option<&'a [u8]>,
-    hash: u64,
+    pub(super) value: Option<&'a [u8]>,
+    pub(super) hash: u64,
     /// The record that the key has now.
-    prev: Option<Addr>,
-    prev_bytes: u64,
+    pub(super) prev: Option<Addr>,
+    pub(super) prev_bytes: u64,
     /// The record it will have.
-    addr: Option<Addr>,
-    record_bytes: u64,
+    pub(super) addr: Option<Addr>,
+    pub(super) record_bytes: u64,
 }
 
 impl Member<'_> {
@@ -105,9 +105,7 @@ impl Store {
                 return Err(error);
             }
         }
-        writer.state.dead_bytes += COMMIT_BYTES;
-        writer.change_count += 1;
-        self.commit(writer);
+        self.end_batch(writer);
         for member in &members {
             match (member.value, member.prev) {
                 (Some(_), None) => self.split_if_due(writer, false),
@@ -118,6 +116,13 @@ impl Store {
         self.compact_after_batch(writer, members.len());
         self.checkpoint_if_due(writer);
         Ok(())
+    }
+
+    /// Commits a batch whose slots are stored.
+    pub(super) fn end_batch(&self, writer: &mut Writer) {
+        writer.state.dead_bytes += COMMIT_BYTES;
+        writer.change_count += 1;
+        self.commit(writer);
     }
 
     /// Returns what is to be done: the last change of each key, without deletes of what is not
@@ -131,29 +136,26 @@ impl Store {
         }
         let mut members = Vec::with_capacity(last.len());
         for (i, change) in changes.iter().enumerate() {
-            let (key, value) = change.parts();
-            if last[key] != i {
-                continue;
+            if last[change.parts().0] == i {
+                members.extend(self.plan_member(change)?);
             }
-            let hash = self.hash_of(key);
-            let found = self.locate(key, hash)?.found;
-            let prev = found.map(|(_, _, slot)| slot.addr());
-            if value.is_none() && prev.is_none() {
-                continue;
-            }
-            let prev_bytes = prev.map_or(Ok(0), |prev| self.bytes_of_record(prev))?;
-            members.push(Member {
-                key,
-                value,
-                hash,
-                prev,
-                prev_bytes,
-                addr: None,
-                record_bytes: 0,
-            });
         }
         assert!(members.len() <= last.len(), "the last change of a key counts");
         Ok(members)
+    }
+
+    /// Returns what a change is to do, `None` for a delete of what is not there.
+    pub(super) fn plan_member<'a>(&self, change: &Change<'a>) -> Result<Option<Member<'a>>> {
+        let (key, value) = change.parts();
+        let hash = self.hash_of(key);
+        let found = self.locate(key, hash)?.found;
+        let prev = found.map(|(_, _, slot)| slot.addr());
+        if value.is_none() && prev.is_none() {
+            return Ok(None);
+        }
+        let prev_bytes = prev.map_or(Ok(0), |prev| self.bytes_of_record(prev))?;
+        let (addr, record_bytes) = (None, 0);
+        Ok(Some(Member { key, value, hash, prev, prev_bytes, addr, record_bytes }))
     }
 
     /// Makes sure that every new key finds a slot.
@@ -176,27 +178,48 @@ impl Store {
 
     /// Appends the records, then the one that commits them.
     fn append_batch(&self, writer: &mut Writer, members: &mut [Member<'_>]) -> Result<()> {
-        let region = &self.region;
         let mut batch = BatchCrc::default();
         let is_of_deletes = members.iter().all(|member| member.value.is_none());
         let may_use_reserve = is_of_deletes && writer.has_room_for_deletes(members.len());
         for member in members {
-            if !may_use_reserve && !writer.log.has_room_for_put(TOMBSTONE_BYTES) {
-                self.make_way(writer, RecordKind::Put, TOMBSTONE_BYTES)?;
-            }
-            let hash = member.hash.to_le_bytes();
-            let mut payload = match member.value {
-                Some(value) => Payload::new(RecordKind::Put, member.key, value),
-                None => Payload::new(RecordKind::Delete, &[], &hash),
-            };
-            payload.header.is_in_transaction = true;
-            let (addr, record_bytes) =
-                self.append(writer, &payload, member.prev, WritePath::Mapping)?;
-            member.record_bytes = record_bytes;
-            member.addr = member.value.is_some().then_some(addr);
-            let appended = writer.log.last_record_offset();
-            batch = batch.with(region.view.record(Addr::of_offset(appended))?.crc());
+            self.append_member(writer, member, &mut batch, may_use_reserve)?;
         }
+        self.append_commit(writer, batch, may_use_reserve)
+    }
+
+    /// Appends the record of a change, and adds it to the batch. One of deletes may use the reserve.
+    pub(super) fn append_member(
+        &self,
+        writer: &mut Writer,
+        member: &mut Member<'_>,
+        batch: &mut BatchCrc,
+        may_use_reserve: bool,
+    ) -> Result<()> {
+        if !may_use_reserve && !writer.log.has_room_for_put(TOMBSTONE_BYTES) {
+            self.make_way(writer, RecordKind::Put, TOMBSTONE_BYTES)?;
+        }
+        let hash = member.hash.to_le_bytes();
+        let mut payload = match member.value {
+            Some(value) => Payload::new(RecordKind::Put, member.key, value),
+            None => Payload::new(RecordKind::Delete, &[], &hash),
+        };
+        payload.header.is_in_transaction = true;
+        let (addr, record_bytes) =
+            self.append(writer, &payload, member.prev, WritePath::Mapping)?;
+        member.record_bytes = record_bytes;
+        member.addr = member.value.is_some().then_some(addr);
+        let appended = Addr::of_offset(writer.log.last_record_offset());
+        *batch = batch.with(self.region.view.record(appended)?.crc());
+        Ok(())
+    }
+
+    /// Appends the record that commits a batch.
+    pub(super) fn append_commit(
+        &self,
+        writer: &mut Writer,
+        batch: BatchCrc,
+        may_use_reserve: bool,
+    ) -> Result<()> {
         let value = batch.encode();
         let commit = Payload::new(RecordKind::Commit, &[], &value);
         if may_use_reserve {
@@ -204,14 +227,14 @@ impl Store {
         } else if !writer.log.has_room_for_put(COMMIT_BYTES) {
             self.make_way(writer, RecordKind::Commit, COMMIT_BYTES)?;
         }
-        let addr = writer.log.append(&commit, None, WritePath::Mapping, region)?;
+        let addr = writer.log.append(&commit, None, WritePath::Mapping, &self.region)?;
         assert_eq!(addr.offset(), writer.log.last_record_offset(), "the COMMIT ends its batch");
         writer.note_appended_dead(addr, COMMIT_BYTES);
         Ok(())
     }
 
     /// Stores the slot of a change whose record is in the log, and counts it.
-    fn publish_member(&self, writer: &mut Writer, member: &Member<'_>) -> Result<()> {
+    pub(super) fn publish_member(&self, writer: &mut Writer, member: &Member<'_>) -> Result<()> {
         // Again: the slots of the changes before it may have taken the place that it had found.
         let at = self.locate(member.key, member.hash)?;
         debug_assert_eq!(at.found.map(|(_, _, slot)| slot.addr()), member.prev);

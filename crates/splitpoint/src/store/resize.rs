@@ -36,6 +36,20 @@ impl Store {
         }
     }
 
+    /// Splits as many buckets as `new_count` more keys will make due.
+    pub(super) fn split_for(&self, writer: &mut Writer, new_count: u64) -> Result<()> {
+        let thousandths = u128::from(writer.state.record_count + new_count) * 1000;
+        let mut bucket_count = self.shape().geometry.bucket_count();
+        while thousandths > u128::from(self.fill_thousandths) * u128::from(bucket_count) {
+            self.split_one(writer)?;
+            let before = std::mem::replace(&mut bucket_count, self.shape().geometry.bucket_count());
+            if bucket_count == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     #[inline(never)]
     fn split_one(&self, writer: &mut Writer) -> Result<()> {
         let region = &self.region;

@@ -102,7 +102,7 @@ impl Store {
             && compacting.state.is_much_waiting(least_bytes)
         {
             self.horizons.evict(|horizon| compacting.state.held_bytes(&moment, horizon));
-            self.evict_moments(|since| compacting.state.held_bytes_since(&moment, since));
+            self.evict_moments(|bytes_max| compacting.state.least_since(&moment, bytes_max));
         }
         // One call of it may wait for the journal of the file system, for milliseconds.
         let is_cooled_by_thread =
@@ -173,19 +173,21 @@ impl Store {
         own.into_iter().chain(oldest.map(|oldest| oldest.bytes_max)).min()
     }
 
-    /// Evicts the oldest moments of other processes that hold back more than they may.
-    fn evict_moments(&self, held_bytes: impl Fn(u64) -> u64) {
+    /// Evicts the oldest moments of other processes that hold back more than they may, and no others:
+    /// `least_since` says from which moment on one holds back no more than so many bytes.
+    fn evict_moments(&self, least_since: impl Fn(u64) -> u64) {
         let Some(others) = self.others.as_deref() else { return };
         // A file system that has failed may answer a store to the table with a signal.
         if self.region.health().check().is_err() {
             return;
         }
         let (committed, _) = self.region.live().committed();
-        while let Some(oldest) = others.oldest_moment()
-            && oldest.since < committed
-            && held_bytes(oldest.since) > oldest.bytes_max
-        {
-            others.evict(&oldest, committed);
+        while let Some(oldest) = others.oldest_moment() {
+            let until = least_since(oldest.bytes_max).min(committed);
+            if until <= oldest.since {
+                break;
+            }
+            others.evict(&oldest, until);
         }
     }
 }

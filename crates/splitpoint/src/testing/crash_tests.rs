@@ -15,6 +15,7 @@
 //! | [`turns`] | the same, where each change begins with what the one before has left in the file | |
 //! | [`snapshot`] | all, beside snapshots and in transactions | some by seed |
 //! | [`full`] | some, on a full disk on which keys are deleted | some by seed |
+//! | [`spilled`] | the same of transactions that are kept in files before they commit | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
 //! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
@@ -28,6 +29,7 @@ mod mutants;
 mod shrink;
 mod small;
 mod snapshot;
+mod spilled;
 mod stale;
 mod turns;
 

@@ -43,6 +43,8 @@ pub(crate) enum Mutant {
     ReadsCommitsOnly,
     /// A transaction commits whatever has become of what it has read.
     CommitsBlindly,
+    /// The slots of a large transaction are stored before the log commits it.
+    PublishesUncommitted,
     /// Changes pay for segments that are emptied and wait.
     PaysForWaiting,
     /// No checkpoint is made for what waits: it comes with the bytes of the log.

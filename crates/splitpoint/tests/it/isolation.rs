@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use splitpoint::{Batch, Db, Durability, ErrorKind, Options, Sharing, Transaction};
+use splitpoint::{Batch, Db, ErrorKind, Options, Sharing, Transaction};
 
 fn number(value: Option<splitpoint::Value<'_>>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value.as_ref().try_into().unwrap()))
@@ -316,16 +316,22 @@ fn a_panic_in_a_transaction_with_the_lock_leaves_the_store_usable() {
 }
 
 #[test]
-fn a_transaction_over_its_bound_and_one_of_a_reader_are_refused_and_stay_usable() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("a.spt");
-    let db = Options::new().transaction_bytes(5000).open(&path).unwrap();
+fn a_transaction_over_its_bound_is_refused_in_memory_and_stays_usable() {
+    let db = Options::new().transaction_bytes(5000).in_memory().unwrap();
     let mut tx = db.begin().unwrap();
     tx.put("a", [1; 3000]).unwrap();
     let error = tx.put("b", [1; 3000]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
-    tx.commit_with(Durability::Sync).unwrap();
+    tx.commit().unwrap();
     assert_eq!(db.len(), 1);
+}
+
+#[test]
+fn a_transaction_of_a_reader_reads_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = Db::open(&path).unwrap();
+    db.put("a", "1").unwrap();
     db.close().unwrap();
     // Beside whoever may change it, and alone.
     for sharing in [Sharing::OneWriter, Sharing::Exclusive] {

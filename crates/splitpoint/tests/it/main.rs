@@ -44,6 +44,7 @@ mod hostile_keys;
 mod isolation;
 #[cfg(test)]
 mod kill;
+mod large_transactions;
 #[cfg(test)]
 mod locks;
 #[cfg(test)]

@@ -227,6 +227,49 @@ fn a_moment_that_holds_back_too_much_is_given_up_and_space_stays_bounded() {
     }
 }
 
+#[test]
+fn only_as_many_moments_of_a_reader_are_given_up_as_hold_back_too_much() {
+    for sharing in [Sharing::OneWriter, Sharing::Shared] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let db = compacting(sharing).open(&path).unwrap();
+        overwrite(&db, 5);
+        let reader = Options::new().read_only().max_snapshot_pin(200 << 10).open(&path).unwrap();
+        let old = reader.snapshot().unwrap();
+        overwrite(&db, 3);
+        let young = reader.snapshot().unwrap();
+        let mut rounds = 0;
+        while old.get(key(1)).is_ok() {
+            overwrite(&db, 1);
+            rounds += 1;
+            assert!(rounds < 100, "the old one is given up");
+        }
+        assert_eq!(young.get(key(1)).unwrap().expect("it is there"), [2; 100], "{sharing:?}");
+        assert_eq!(young.scan().unwrap().filter(Result::is_ok).count(), KEYS as usize);
+    }
+}
+
+/// The second reader comes when the segments are empty already that the first has held back.
+#[test]
+fn a_moment_by_turns_is_not_charged_with_what_died_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let handles = [0, 1].map(|_| compacting(Sharing::Shared).open(&path).unwrap());
+    overwrite(&handles[0], 5);
+    let reader = |bytes| Options::new().read_only().max_snapshot_pin(bytes).open(&path).unwrap();
+    let (patient, strict) = (reader(64 << 20), reader(200 << 10));
+    let first = patient.snapshot().unwrap();
+    overwrite(&handles[0], 20);
+    // Each handle has seen what waits.
+    handles.iter().for_each(|db| db.put(key(0), "before").unwrap());
+    let second = strict.snapshot().unwrap();
+    drop(first);
+    // A turn that is long enough to make checkpoints, and two rounds of bytes that die in it.
+    handles[0].put(key(0), "after").unwrap();
+    overwrite(&handles[1], 2);
+    assert_eq!(second.get(key(0)).unwrap().expect("it is there"), b"before");
+}
+
 /// A reader without a place cannot be told that it is given up: it holds back what it may read.
 #[test]
 fn a_snapshot_without_a_place_holds_space_back_until_it_is_dropped() {

@@ -6,12 +6,12 @@ use super::{Counts, Op, compact, is_slow, seed};
 use crate::testing::mutant::{Mutant, with};
 use crate::{Durability, Options, Sharing, SimDisk};
 
-fn by_turns(options: Options) -> Options {
+pub(super) fn by_turns(options: Options) -> Options {
     options.sharing(Sharing::Shared).durability(Durability::Async)
 }
 
 /// Returns the operations of a program that such a handle has.
-fn ops_of(program: Vec<Op>) -> Vec<Op> {
+pub(super) fn ops_of(program: Vec<Op>) -> Vec<Op> {
     let ops = program.into_iter().flat_map(|op| match op {
         Op::WhileHeld(_, ops) | Op::WhileSnapshot(ops) => ops_of(ops),
         Op::Maintain(_) => vec![Op::Sync],

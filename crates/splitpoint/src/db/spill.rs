@@ -1,0 +1,259 @@
+//! `Spill`: the changes of a transaction that does not fit memory, in files without names.
+//!
+//! ```text
+//! bytes     key value key value ...           one behind the other
+//! entries   hash, place, sizes, earlier ...   48 bytes a change
+//! newest    hash -> the last entry with it    a store of its own
+//! ```
+//!
+//! Nobody but the transaction sees them; they need not be durable, since nothing of them counts before the log
+//! of the store has it. Their room is given back when the transaction ends, and by the system when the process
+//! does.
+
+use crate::batch::Change;
+use crate::error::{Error, Result};
+use crate::format::u64_at;
+use crate::options::{Durability, Options};
+use crate::recovery::open_storage;
+use crate::storage::failure::io_error;
+use crate::storage::unnamed_file::{UnnamedBytes, UnnamedFile};
+use crate::store::{Changes, Store};
+use crate::table::PutMode;
+
+/// Changes in the order in which they were made, each found again by its key.
+pub(super) struct Spill {
+    bytes: UnnamedBytes,
+    entries: UnnamedBytes,
+    newest: Store,
+    added_count: u64,
+    /// Whether an error has left it unfit to say what was changed.
+    is_broken: bool,
+}
+
+/// Size in bytes of an entry.
+const ENTRY_BYTES: u64 = 48;
+/// The size of a value that is none.
+const NO_VALUE: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u64,
+    /// From 1 on, in the order of adding; never given twice.
+    serial: u64,
+    /// Where the key begins; the value follows it.
+    start: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    /// The number of the entry before this one with the same hash, from 1 on; 0 for none.
+    earlier: u64,
+}
+
+impl Entry {
+    fn encode(self) -> [u8; ENTRY_BYTES as usize] {
+        let Self { hash, serial, start, key_bytes, value_bytes, earlier } = self;
+        let mut bytes = [0; ENTRY_BYTES as usize];
+        let words = [hash, serial, start, key_bytes, value_bytes, earlier];
+        for (at, word) in bytes.chunks_exact_mut(8).zip(words) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Self {
+        let word = |i| u64_at(bytes, 8 * i);
+        let [hash, serial, start, key_bytes, value_bytes, earlier] = std::array::from_fn(word);
+        Self { hash, serial, start, key_bytes, value_bytes, earlier }
+    }
+}
+
+impl Spill {
+    /// Creates an empty one beside the file of `store`.
+    pub(super) fn beside(store: &Store) -> Result<Self> {
+        let storage = store.region.storage();
+        let file = || {
+            let random = storage.random_u64();
+            let random =
+                random.map_err(|error| io_error("choose a name beside", storage.path(), error));
+            UnnamedFile::create_beside(storage.path(), random?)
+        };
+        let options = Options { checkpoint_bytes_min: u64::MAX, ..Options::new() };
+        let options = options.durability(Durability::Buffered).keep_dead_records();
+        let newest = open_storage(Box::new(file()?.map()?), &options, true)?;
+        let newest = Store::new(newest, &options);
+        let (bytes, entries) = (UnnamedBytes::new(file()?), UnnamedBytes::new(file()?));
+        Ok(Self { bytes, entries, newest, added_count: 0, is_broken: false })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() / ENTRY_BYTES
+    }
+
+    /// Returns the last serial number that was given.
+    pub(super) fn added_count(&self) -> u64 {
+        self.added_count
+    }
+
+    /// Gives no serial number up to this one any more.
+    pub(super) fn skip_to(&mut self, added_count: u64) {
+        self.added_count = self.added_count.max(added_count);
+    }
+
+    /// Adds a change. After an error it is as before.
+    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>, hash: u64) -> Result<()> {
+        self.add_as(self.added_count + 1, key, value, hash)
+    }
+
+    /// Adds a change that has a serial number already.
+    pub(super) fn add_as(
+        &mut self,
+        serial: u64,
+        key: &[u8],
+        value: Option<&[u8]>,
+        hash: u64,
+    ) -> Result<()> {
+        debug_assert!(serial > self.added_count, "no number is given twice");
+        self.check()?;
+        let (start, len) = (self.bytes.len(), self.len());
+        let added = self.try_add(serial, key, value, hash);
+        if added.is_err() {
+            self.bytes.truncate(start);
+            self.entries.truncate(len * ENTRY_BYTES);
+        }
+        added
+    }
+
+    fn try_add(&mut self, serial: u64, key: &[u8], value: Option<&[u8]>, hash: u64) -> Result<()> {
+        let start = self.bytes.append(key)?;
+        let value_bytes = value.map_or(NO_VALUE, |value| value.len() as u64);
+        if let Some(value) = value {
+            self.bytes.append(value)?;
+        }
+        let key_bytes = key.len() as u64;
+        let earlier = self.newest_of(hash)?;
+        let entry = Entry { hash, serial, start, key_bytes, value_bytes, earlier };
+        self.entries.append(&entry.encode())?;
+        self.set_newest(hash, self.len())?;
+        self.added_count = serial;
+        Ok(())
+    }
+
+    /// Returns the value of the last of the first `len` changes of a key.
+    #[expect(
+        clippy::option_option,
+        reason = "whether the key was changed, and whether that has a value"
+    )]
+    pub(super) fn find(&self, key: &[u8], hash: u64, len: u64) -> Result<Option<Option<Vec<u8>>>> {
+        self.check()?;
+        let Some(i) = self.last_of(key, hash, len)? else { return Ok(None) };
+        self.value(&self.entry(i)?).map(Some)
+    }
+
+    /// Returns the last of the first `len` changes of a key.
+    pub(super) fn last_of(&self, key: &[u8], hash: u64, len: u64) -> Result<Option<u64>> {
+        let mut number = self.newest_of(hash)?;
+        while let Some(i) = number.checked_sub(1) {
+            let entry = self.entry(i)?;
+            if i < len && self.key(&entry)? == key {
+                return Ok(Some(i));
+            }
+            number = entry.earlier;
+        }
+        Ok(None)
+    }
+
+    /// Returns the `i`th key with its new value, if no later one of the first `len` changes is of the same.
+    pub(super) fn last_change(&self, i: u64, len: u64) -> Result<Option<OwnChange>> {
+        self.check()?;
+        let entry = self.entry(i)?;
+        let key = self.key(&entry)?;
+        if self.last_of(&key, entry.hash, len)? != Some(i) {
+            return Ok(None);
+        }
+        Ok(Some((key, self.value(&entry)?)))
+    }
+
+    /// Returns the serial number of the last of the first `len` changes, 0 for none of them. No other
+    /// sequence of changes since this one began has the same.
+    pub(super) fn serial_of_last(&self, len: u64) -> Result<u64> {
+        len.checked_sub(1).map_or(Ok(0), |last| Ok(self.entry(last)?.serial))
+    }
+
+    /// Forgets all but the first changes. If that fails, each later call does.
+    pub(super) fn truncate(&mut self, len: u64) {
+        self.is_broken |= self.try_truncate(len).is_err();
+    }
+
+    /// Has each later call fail.
+    pub(super) fn give_up(&mut self) {
+        self.is_broken = true;
+    }
+
+    fn try_truncate(&mut self, len: u64) -> Result<()> {
+        debug_assert!(len <= self.len(), "what is forgotten was added");
+        let mut bytes = self.bytes.len();
+        for i in (len..self.len()).rev() {
+            let last = self.entry(i)?;
+            self.set_newest(last.hash, last.earlier)?;
+            bytes = last.start;
+        }
+        self.entries.truncate(len * ENTRY_BYTES);
+        self.bytes.truncate(bytes);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        let reason = "an error took it back in part: begin it again";
+        let broken = || Error::Invalid { what: "transaction", reason: reason.into() };
+        if self.is_broken { Err(broken()) } else { Ok(()) }
+    }
+
+    fn entry(&self, i: u64) -> Result<Entry> {
+        let mut bytes = [0; ENTRY_BYTES as usize];
+        self.entries.read_at(&mut bytes, i * ENTRY_BYTES)?;
+        Ok(Entry::decode(&bytes))
+    }
+
+    fn key(&self, entry: &Entry) -> Result<Vec<u8>> {
+        let mut key = vec![0; entry.key_bytes as usize];
+        self.bytes.read_at(&mut key, entry.start)?;
+        Ok(key)
+    }
+
+    fn value(&self, entry: &Entry) -> Result<Option<Vec<u8>>> {
+        if entry.value_bytes == NO_VALUE {
+            return Ok(None);
+        }
+        let mut value = vec![0; entry.value_bytes as usize];
+        self.bytes.read_at(&mut value, entry.start + entry.key_bytes)?;
+        Ok(Some(value))
+    }
+
+    /// Returns the number of the last entry with a hash, 0 for none.
+    fn newest_of(&self, hash: u64) -> Result<u64> {
+        let found = self.newest.find(&hash.to_le_bytes())?;
+        Ok(found.map_or(0, |number| u64_at(&number, 0)))
+    }
+
+    fn set_newest(&self, hash: u64, number: u64) -> Result<()> {
+        let (key, value) = (hash.to_le_bytes(), number.to_le_bytes());
+        let mut writer = self.newest.lock_for_change()?;
+        let (mode, durability) = (PutMode::Replace, Durability::Buffered);
+        self.newest.put_at_once(&mut writer, &key, &value, mode, durability).map(drop)
+    }
+}
+
+/// A key with its new value, `None` if it is deleted.
+pub(super) type OwnChange = (Vec<u8>, Option<Vec<u8>>);
+
+impl Changes for Spill {
+    fn for_each(&self, visit: &mut dyn FnMut(&Change<'_>) -> Result<()>) -> Result<()> {
+        for i in 0..self.len() {
+            let Some((key, value)) = self.last_change(i, self.len())? else { continue };
+            visit(&match &value {
+                Some(value) => Change::Put { key: &key, value },
+                None => Change::Delete { key: &key },
+            })?;
+        }
+        Ok(())
+    }
+}

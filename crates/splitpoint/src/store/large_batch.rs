@@ -1,0 +1,178 @@
+//! A batch that may be larger than memory: the changes of a transaction that were kept in a file.
+//!
+//! In the log it is a [batch](super::batch) as any other, so a crash makes all of it or nothing. It differs in
+//! what it keeps: no list of its changes, but a number for each bucket. The changes are read once to see which
+//! keys are new and once to append their records; the log itself then says what to store in which slot, as it
+//! would after a crash.
+
+use super::batch::Member;
+use super::{Store, TOMBSTONE_BYTES, Writer};
+use crate::batch::Change;
+use crate::error::Result;
+use crate::format::Addr;
+use crate::index::line::SLOT_COUNT;
+use crate::index::lookup::for_each_line;
+use crate::linear::BucketIndex;
+use crate::log::append::LogPosition;
+use crate::log::batch::{BatchCrc, COMMIT_BYTES, is_member};
+use crate::log::scan::{LogWalk, Logged, Trust};
+use crate::testing::mutant::{self, Mutant};
+
+/// Changes of different keys, in an order that is the same each time.
+pub(crate) trait Changes {
+    /// Calls `visit` with each change, until it returns an error.
+    fn for_each(&self, visit: &mut dyn FnMut(&Change<'_>) -> Result<()>) -> Result<()>;
+}
+
+impl Store {
+    /// Makes all changes or, on an error, none.
+    pub(crate) fn apply_large(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
+        match self.try_apply_large(writer, changes) {
+            Err(error) => {
+                self.after_room(writer, error, |writer| self.try_apply_large(writer, changes))
+            }
+            applied => applied,
+        }
+    }
+
+    fn try_apply_large(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
+        self.group.check()?;
+        self.make_index_fit(writer, changes)?;
+        // The walk begins in a segment that is there.
+        writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
+        let start = writer.log.position();
+        match self.append_large(writer, changes) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => {
+                self.give_up_large(writer, start)?;
+                return Err(error);
+            }
+        }
+        let (mut change_count, mut deleted_count) = (0, 0_u64);
+        let published = self.for_each_logged(writer, start, |writer, logged| {
+            let member = self.member_of(logged)?;
+            change_count += 1;
+            deleted_count += u64::from(member.value.is_none());
+            self.publish_member(writer, &member)
+        });
+        if let Err(error) = published {
+            // A damaged chain: the batch is in the log, and the next open makes all of it.
+            self.group.fail(&error);
+            return Err(error);
+        }
+        self.end_batch(writer);
+        (0..deleted_count).for_each(|_| self.merge_if_due(writer));
+        self.compact_after_batch(writer, change_count);
+        self.checkpoint_if_due(writer);
+        Ok(())
+    }
+
+    /// Splits as many buckets as the new keys will make due, and makes sure that every one of them finds a
+    /// slot: else all of them would be in the chains of few buckets when they are stored.
+    fn make_index_fit(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
+        let mut new_count = 0;
+        self.for_each_new(changes, |_| new_count += 1)?;
+        self.split_for(writer, new_count)?;
+        let geometry = self.shape().geometry;
+        let mut new_counts = vec![0_u32; geometry.bucket_count() as usize];
+        self.for_each_new(changes, |hash| new_counts[geometry.bucket_of(hash).0 as usize] += 1)?;
+        let mut line_count = 0;
+        for (bucket, &count) in new_counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let mut empty_count = 0;
+            for_each_line(&self.region.windows, BucketIndex(bucket as u64), |_, line| {
+                empty_count += SLOT_COUNT - line.slot_count() as usize;
+            })?;
+            line_count += (count as usize).saturating_sub(empty_count).div_ceil(SLOT_COUNT) as u64;
+        }
+        writer.extents.reserve_overflow_lines(line_count)
+    }
+
+    /// Calls `visit` with the hash of each key that is not there yet.
+    fn for_each_new(&self, changes: &dyn Changes, mut visit: impl FnMut(u64)) -> Result<()> {
+        changes.for_each(&mut |change| {
+            let (key, value) = change.parts();
+            let hash = self.hash_of(key);
+            if value.is_some() && self.locate(key, hash)?.found.is_none() {
+                visit(hash);
+            }
+            Ok(())
+        })
+    }
+
+    /// Appends the records, then the one that commits them; returns how many these are.
+    fn append_large(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<u64> {
+        let (mut batch, mut count) = (BatchCrc::default(), 0);
+        changes.for_each(&mut |change| {
+            let Some(mut member) = self.plan_member(change)? else { return Ok(()) };
+            self.append_member(writer, &mut member, &mut batch, false)?;
+            count += 1;
+            if mutant::is_made(Mutant::PublishesUncommitted) {
+                self.publish_member(writer, &member)?;
+                self.commit(writer);
+            }
+            Ok(())
+        })?;
+        if count > 0 {
+            self.append_commit(writer, batch, false)?;
+        }
+        Ok(count)
+    }
+
+    /// Counts what was appended since `start` as dead: no COMMIT follows it.
+    fn give_up_large(&self, writer: &mut Writer, start: LogPosition) -> Result<()> {
+        let mut record_bytes = 0;
+        let counted = self.for_each_logged(writer, start, |writer, logged| {
+            if let Logged::Put { pair, .. } = logged {
+                record_bytes += pair.bytes.len() as u64;
+                writer.note_buried(self, pair.addr(), pair.bytes.len() as u64);
+            } else {
+                record_bytes += TOMBSTONE_BYTES;
+            }
+            Ok(())
+        });
+        let log_bytes = writer.log.position().lsn - start.lsn;
+        writer.state.dead_bytes +=
+            if writer.compacting.is_some() { record_bytes } else { log_bytes };
+        // The log goes on behind it: one change at most may come after a published commit.
+        self.commit(writer);
+        counted
+    }
+
+    /// Calls `visit` with each change of a batch that was appended since `start`.
+    fn for_each_logged(
+        &self,
+        writer: &mut Writer,
+        start: LogPosition,
+        mut visit: impl FnMut(&mut Writer, Logged<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (view, end_lsn) = (&self.region.view, writer.log.position().lsn);
+        let mut walk = LogWalk::from_position(view, start, Trust::Published, end_lsn)?;
+        while let Some(record) = walk.next_record()? {
+            if is_member(&record)
+                && let Some(logged) = Logged::of(view, &record)?
+            {
+                visit(writer, logged)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the change that a record of the log makes.
+    fn member_of<'a>(&'a self, logged: Logged<'a>) -> Result<Member<'a>> {
+        let (key, value, hash, prev, addr, record_bytes) = match logged {
+            Logged::Put { pair, prev } => {
+                let (key, value) = (pair.key(), Some(pair.value()));
+                let (addr, bytes) = (Some(pair.addr()), pair.bytes.len() as u64);
+                (key, value, self.hash_of(key), prev, addr, bytes)
+            }
+            Logged::Delete { hash, prev, .. } => {
+                let key = self.region.view.pair(prev)?.key;
+                (key, None, hash, Some(prev), None, TOMBSTONE_BYTES)
+            }
+            Logged::Move { .. } => unreachable!("a batch moves nothing"),
+        };
+        let prev_bytes = prev.map_or(Ok(0), |prev: Addr| self.bytes_of_record(prev))?;
+        Ok(Member { key, value, hash, prev, prev_bytes, addr, record_bytes })
+    }
+}
