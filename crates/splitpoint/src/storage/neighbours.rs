@@ -244,6 +244,12 @@ impl Neighbours {
         Ok(others)
     }
 
+    /// Returns whether the descriptor is still this handle's: a program may close numbers that it does not
+    /// know.
+    pub(crate) fn has_descriptor(&self) -> bool {
+        self.file.checked().is_ok()
+    }
+
     /// Takes the place of the writer for a turn; returns `false` if another handle has it, or keeps
     /// writers out.
     pub(crate) fn try_take_turn(&self, sharing: Sharing) -> io::Result<bool> {

@@ -188,6 +188,7 @@ impl Store {
                 return Ok(());
             }
             turn.is_kept = false;
+            turns.keeper.is_kept.store(false, Ordering::SeqCst);
         }
         let (Some(neighbours), Some(others)) = (self.region.storage().neighbours(), &self.others)
         else {
@@ -277,7 +278,11 @@ impl Store {
             return true;
         };
         let turn = &mut writer.turn;
+        // The program may have closed the descriptor, and the lock with it.
+        let neighbours = self.region.storage().neighbours();
+        turn.is_kept &= neighbours.is_none_or(Neighbours::has_descriptor);
         if !turn.is_kept {
+            turns.keeper.is_kept.store(false, Ordering::SeqCst);
             return true;
         }
         let is_idle = std::mem::replace(seen, turn.number_in_row) == turn.number_in_row;

@@ -301,6 +301,39 @@ fn a_handle_on_a_descriptor_that_became_a_strangers_writes_and_locks_nothing() {
     });
 }
 
+/// The lock of the place goes with the descriptor, and the handle notices when another has had a turn.
+#[test]
+fn a_place_that_was_kept_on_a_descriptor_which_the_program_has_closed_is_kept_no_more() {
+    alone(
+        "a_place_that_was_kept_on_a_descriptor_which_the_program_has_closed_is_kept_no_more",
+        || {
+            let dir = tempfile::tempdir().unwrap();
+            let path = new_store(&dir);
+            let is_refused = in_child(|| {
+                let options = Options::new().sharing(Sharing::Shared).lock_timeout(HANG);
+                let db = options.clone().open(&path).unwrap();
+                for i in 0..100_u32 {
+                    db.put(i.to_le_bytes(), "kept").unwrap();
+                }
+                let stranger = dir.path().join("log");
+                let log = File::options().read(true).write(true).create_new(true).open(&stranger);
+                system::take_numbers(&log.unwrap());
+                let other = options.open(&path).unwrap();
+                other.put("key", "of another").unwrap();
+                let is_refused = db.put("key", "value").is_err();
+                other.close().unwrap();
+                std::mem::forget(db);
+                is_refused && stranger.metadata().unwrap().len() == 0
+            });
+            assert!(is_refused);
+            let again = open(&path, HANG);
+            assert_eq!(again.db.get("key").unwrap().unwrap(), "of another");
+            assert_eq!(again.db.get(99_u32.to_le_bytes()).unwrap().unwrap(), "kept");
+            assert!(again.db.check().unwrap().is_clean());
+        },
+    );
+}
+
 #[test]
 fn a_child_of_a_fork_shares_the_file_anew_beside_its_parent() {
     alone("a_child_of_a_fork_shares_the_file_anew_beside_its_parent", || {

@@ -4,6 +4,7 @@
 //! The other processes are this test binary, started again with an environment variable.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -209,6 +210,32 @@ fn a_turn_that_another_keeps_is_an_error_that_names_the_file_after_the_timeout()
             .unwrap();
         db.put("key", "another").unwrap();
         assert_eq!(other.get("key").unwrap().expect("it was stored"), "another");
+    }
+}
+
+#[test]
+fn a_change_that_waits_for_its_turn_tells_the_program_for_whom() {
+    for sharing in BY_TURNS {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let (told, heard) = mpsc::channel();
+        let telling = by_turns(sharing).on_wait(move |holders| {
+            told.send(holders.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
+        });
+        let db = telling.open(&path).unwrap();
+        let other = by_turns(sharing).open(&path).unwrap();
+        thread::scope(|scope| {
+            other
+                .update("key", |_| {
+                    // This is its turn.
+                    scope.spawn(|| db.put("own", "value").unwrap());
+                    let holders = heard.recv_timeout(HANG).unwrap();
+                    assert!(holders[0].starts_with("this process"), "{holders:?}");
+                    Some("new")
+                })
+                .unwrap();
+        });
+        assert_eq!(other.get("own").unwrap().expect("it was stored"), "value");
     }
 }
 
