@@ -121,6 +121,7 @@ impl PastMoments {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use crate::pins::Pins;
 
     #[test]
     fn what_was_emptied_before_a_commit_is_free_after_two_grace_periods() {
@@ -143,5 +144,29 @@ mod tests {
             past.step(i + 2, 200, || unreachable!(), || unreachable!());
             assert_eq!(past.below(), oldest.unwrap().min(201));
         }
+    }
+
+    /// A reader publishes its moment, pins a value and takes the moment back while the writer waits for the
+    /// first pin. Returns whether the writer frees what the value may be in.
+    fn frees_under_a_value() -> bool {
+        let (pins, mut past) = (Pins::default(), PastMoments::default());
+        let mut look = || {
+            past.step(pins.poll(), 8, || None, || pins.ticket());
+            past.below() > 8
+        };
+        let looking = pins.pin();
+        assert!(!look() && !look(), "the reader may publish");
+        let value = pins.pin();
+        drop(looking);
+        let is_freed = (0..9).any(|_| look());
+        drop(value);
+        assert!((0..9).any(|_| look()), "nobody reads it");
+        is_freed
+    }
+
+    #[test]
+    fn one_grace_period_for_moments_is_found() {
+        assert!(!frees_under_a_value());
+        assert!(mutant::with(Mutant::OneGraceForMoments, frees_under_a_value));
     }
 }

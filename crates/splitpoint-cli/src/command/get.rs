@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use splitpoint::TableExt as _;
+use splitpoint::{Snapshot, TableExt as _};
 
 use crate::bytes::{Notation, escaped, shown};
 use crate::command::shared::Keys;
@@ -20,7 +20,8 @@ use crate::store::{self, Opened};
 /// newline. On a terminal, adds a newline and shows control characters as \xNN.
 ///
 /// With several keys, writes the values in the order of the keys, one per line, or NUL-terminated
-/// with -0. Skips missing keys, reports how many there are, and exits with code 1.
+/// with -0. Skips missing keys, reports how many there are, and exits with code 1. The values are of
+/// one moment, whatever other processes change meanwhile; those of --stdin are looked up as keys come.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,9 +52,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         args,
         notation: args.keys.notation(),
         table: &opened,
+        snapshot: None,
         missing: Missing::default(),
     };
     let mut out = console::data();
+    if let Some(db) = opened.as_store().filter(|_| keys.are_several_given()) {
+        lookup.snapshot = Some(db.snapshot().map_err(|error| opened.failed(&error))?);
+    }
     match keys.only() {
         Some(key) => lookup.print_one(key, &mut out)?,
         None => keys.try_for_each(|keys| {
@@ -98,6 +103,8 @@ struct Lookup<'a> {
     args: &'a Args,
     notation: Notation,
     table: &'a Opened,
+    /// The moment of all keys, where there are several and the table has moments.
+    snapshot: Option<Snapshot<'a>>,
     missing: Missing,
 }
 
@@ -126,7 +133,10 @@ impl Lookup<'_> {
     /// Prints the value of each key.
     fn print_many(&mut self, keys: &[Vec<u8>], out: &mut impl Write) -> Result<()> {
         let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let values = self.table.get_many(&borrowed);
+        let values = match &self.snapshot {
+            Some(snapshot) => snapshot.get_many(&borrowed),
+            None => self.table.get_many(&borrowed),
+        };
         let values = values.map_err(|error| self.table.failed(&error))?;
         self.missing.looked_up += count(keys.len());
         for (key, value) in keys.iter().zip(values) {

@@ -4,9 +4,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use splitpoint::{Options, Sharing};
+use splitpoint::{Change, Options, Sharing};
 
 use crate::sandbox::{Sandbox, end_of, without_ages};
 
@@ -112,6 +113,30 @@ fn readers_and_writers_that_follow_each_other_never_fail() {
     });
     sandbox.run(&["count", "words.spt"]).check(0, format!("{}\n", 2 * PUTS + 3), "");
     assert_eq!(sandbox.run(&["check", "-q", "words.spt"]).exit, 0);
+}
+
+/// Another thread changes two keys together, again and again.
+#[test]
+fn get_of_several_keys_is_of_one_moment() {
+    let sandbox = Sandbox::new();
+    let db = Options::new().sharing(Sharing::Shared).open(sandbox.path("a.spt")).expect("opens");
+    let is_over = AtomicBool::new(false);
+    let change = |number: u32| {
+        let value = number.to_string();
+        let changes =
+            ["a", "b"].map(|key| Change::Put { key: key.as_bytes(), value: value.as_bytes() });
+        db.apply(&changes).expect("changes both");
+    };
+    change(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(change));
+        for _ in 0..50 {
+            let got = sandbox.run(&["get", "a.spt", "a", "b"]).stdout;
+            let values: Vec<&[u8]> = got.split(|byte| *byte == b'\n').collect();
+            assert!(matches!(values[..], [a, b, b""] if a == b), "{values:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
