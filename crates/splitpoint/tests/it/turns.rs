@@ -65,6 +65,26 @@ fn two_handles_see_each_others_changes_at_once() {
     }
 }
 
+/// A handle that has no lock between its calls has mapped an index that is gone.
+#[test]
+fn an_index_that_was_built_again_is_seen_by_handles_that_were_idle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = by_turns(Sharing::PerCall).open(&path).unwrap();
+    let has_all = || (0..5_000_u32).all(|i| db.get(i.to_le_bytes()).unwrap().is_some());
+    for i in 0..5_000_u32 {
+        db.put(i.to_le_bytes(), "value").unwrap();
+    }
+    assert!(has_all());
+    for i in 5_000..5_004_u32 {
+        Options::new().rebuild_index().open(&path).unwrap().close().unwrap();
+        assert!(has_all());
+        let other = by_turns(Sharing::PerCall).open(&path).unwrap();
+        other.put(i.to_le_bytes(), "value").unwrap();
+        assert!(has_all() && db.get(i.to_le_bytes()).unwrap().is_some());
+    }
+}
+
 #[test]
 fn handles_of_both_kinds_overwrite_and_compact_by_turns() {
     let dir = tempfile::tempdir().unwrap();
