@@ -286,12 +286,11 @@ impl Neighbours {
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
-        if self.claims.claim(&self.file, TABLE)? == Room::OfFileSystem
-            && free_bytes(&self.file)? < ROOM_BYTES_MIN
-        {
+        let has_room = self.claims.claim(&self.file, TABLE)? == Room::Claimed;
+        if !has_room && free_bytes(&self.file)? < ROOM_BYTES_MIN {
             return Err(no_room());
         }
-        let others = OtherReaders::of(self.file.clone());
+        let others = OtherReaders::of(self.file.clone(), has_room);
         if is_alone {
             others.forget_all()?;
         } else {
@@ -324,7 +323,8 @@ pub(super) fn can_store_to_table(file: &File, claims: &Claims) -> bool {
 }
 
 /// Keeps writers out of a file that is read; returns `false` if there is one. If it has a turn, or is just
-/// opening the file, this waits for the end as long as `wait_max`, and asks whoever keeps the place between turns to give it up.
+/// opening the file, this waits for the end as long as `wait_max`, and asks whoever keeps the place between
+/// turns to give it up.
 pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     let mut asked = None;
