@@ -203,10 +203,13 @@ impl<'a> Live<'a> {
     }
 
     /// Resets every word, for a table of one bucket without pieces.
+    ///
+    /// Readers that have mapped the pieces before notice by a change of the piece epoch afterwards.
     pub(crate) fn initialize(self) {
         for (number, word) in self.0.iter().enumerate() {
-            // The next process must still repair a failed sync, even after a kill.
-            if number != SYNC_FAILED {
+            // The next process must still repair a failed sync, even after a kill. An epoch that began
+            // anew would be the one that a reader knows.
+            if number != SYNC_FAILED && number != PIECE_EPOCH {
                 word.store(0, Ordering::Relaxed);
             }
         }

@@ -555,8 +555,21 @@ impl Store {
         match self.writer.try_lock() {
             Ok(writer) => Ok(writer),
             Err(TryLockError::WouldBlock) => self.wait_for_lock(),
-            Err(TryLockError::Poisoned(_)) => Err(poisoned()),
+            Err(TryLockError::Poisoned(panicked)) => self.lock_after_panic(panicked),
         }
+    }
+
+    /// Goes on after a panic of a function of the program that was told of a wait: nothing had changed.
+    #[cold]
+    fn lock_after_panic<'a>(
+        &self,
+        panicked: PoisonError<MutexGuard<'a, Writer>>,
+    ) -> Result<MutexGuard<'a, Writer>> {
+        if !self.turns.as_ref().is_some_and(|turns| turns.take_panic_of_wait()) {
+            return Err(poisoned());
+        }
+        self.writer.clear_poison();
+        Ok(panicked.into_inner())
     }
 
     #[cold]
@@ -569,7 +582,7 @@ impl Store {
                     .to_string(),
             });
         }
-        self.writer.lock().map_err(|_| poisoned())
+        self.writer.lock().or_else(|panicked| self.lock_after_panic(panicked))
     }
 
     /// Notes that this thread, which holds the lock, runs a function of the program: until the result

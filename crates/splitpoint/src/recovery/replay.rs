@@ -229,6 +229,8 @@ impl Opening {
         let live = region.live();
         live.clear_identity();
         live.initialize();
+        // Handles that have no lock between their calls have mapped what was there.
+        live.change_piece_epoch();
         if mutant::is_made(Mutant::WholeBeforeBuilt) {
             live.set_identity(region.storage().identity());
         }

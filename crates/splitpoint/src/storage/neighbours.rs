@@ -286,12 +286,11 @@ impl Neighbours {
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
-        if self.claims.claim(&self.file, TABLE)? == Room::OfFileSystem
-            && free_bytes(&self.file)? < ROOM_BYTES_MIN
-        {
+        let has_room = self.claims.claim(&self.file, TABLE)? == Room::Claimed;
+        if !has_room && free_bytes(&self.file)? < ROOM_BYTES_MIN {
             return Err(no_room());
         }
-        let others = OtherReaders::of(self.file.clone());
+        let others = OtherReaders::of(self.file.clone(), has_room);
         if is_alone {
             others.forget_all()?;
         } else {
@@ -323,8 +322,9 @@ pub(super) fn can_store_to_table(file: &File, claims: &Claims) -> bool {
     claims.claim(file, TABLE).is_ok_and(|room| room == Room::Claimed)
 }
 
-/// Keeps writers out of a file that is read; returns `false` if there is one. If it has a turn, this waits
-/// for the end as long as `wait_max`, and asks whoever keeps the place between turns to give it up.
+/// Keeps writers out of a file that is read; returns `false` if there is one. If it has a turn, or is just
+/// opening the file, this waits for the end as long as `wait_max`, and asks whoever keeps the place between
+/// turns to give it up.
 pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     let mut asked = None;
@@ -332,7 +332,10 @@ pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bo
         if try_keep_writers_out(file)? {
             return Ok(true);
         }
-        if begun.elapsed() >= wait_max || !Neighbours::is_written_by_turns(file) {
+        // One that is opening may be alone for a moment.
+        let is_over_soon =
+            Neighbours::is_being_opened(file) || Neighbours::is_written_by_turns(file);
+        if begun.elapsed() >= wait_max || !is_over_soon {
             return Ok(false);
         }
         asked.get_or_insert_with(|| Asked::new(file));
@@ -391,5 +394,31 @@ fn try_flock_shared(file: &File) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(source)) => Err(source),
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_to_keep_writers_out_waits_for_one_that_is_opening_the_file() {
+        const LONG: Duration = Duration::from_secs(600);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let open =
+            || File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let (opening, reading) = (open().unwrap(), open().unwrap());
+        assert!(Neighbours::try_lock_to_write(&opening, Sharing::PerCall).unwrap());
+        assert!(byte_locks::try_lock(&opening, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
+        std::thread::scope(|scope| {
+            let kept = scope.spawn(|| keep_writers_out(&reading, LONG).unwrap());
+            let is_asked = || byte_locks::is_locked(&opening, LockByte::ASKED).unwrap();
+            while !is_asked() && !kept.is_finished() {
+                std::thread::yield_now();
+            }
+            Neighbours::unlock(&opening);
+            assert!(kept.join().unwrap());
+        });
     }
 }

@@ -47,8 +47,7 @@ impl Pages {
 
     /// Returns whether all pages can be stored to; `false` if a store would raise a signal.
     pub(crate) fn can_be_stored_to(&self) -> bool {
-        // A kernel before Linux 5.14 does not know the advice, and returns another error.
-        advise(self.span, Advice::LinuxPopulateWrite) != Err(rustix::io::Errno::FAULT)
+        can_be_stored_to(self.span)
     }
 
     /// Does the same as [`fault_in`](Self::fault_in) with huge pages, if the file system has them.
@@ -67,6 +66,12 @@ impl Pages {
             fault_in(Span { base, bytes: SLICE_BYTES.min(bytes - at) });
         }
     }
+}
+
+/// Returns whether all pages of a span can be stored to; `false` if a store would raise a signal.
+pub(super) fn can_be_stored_to(span: Span) -> bool {
+    // A kernel before Linux 5.14 does not know the advice, and returns another error.
+    advise(span, Advice::LinuxPopulateWrite) != Err(rustix::io::Errno::FAULT)
 }
 
 fn fault_in(span: Span) {

@@ -32,6 +32,7 @@ use super::futex;
 use super::mapped::boot_id;
 use super::neighbours::can_store_to_table;
 use super::own_file::OwnFile;
+use super::pages::can_be_stored_to;
 use super::reservation::{Part, Protection, Reservation};
 use super::shared_counts;
 use crate::format::{
@@ -100,7 +101,7 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///   4064     8  additions to these four that have begun
 ///   4072     8  additions that have ended
 ///   4080     8  when the counts began, in nanoseconds of the same clock
-///   4088     4  handles that look up keys without a pin; those that were killed count too
+///   4088     4  handles that look up keys without a pin; those that were never closed count too
 ///   4092     4  the boot in which they began to, half of the system's id; 0 if there is none
 /// ```
 #[derive(Debug)]
@@ -152,6 +153,11 @@ impl ReaderTable {
 
     pub(super) fn place(&self, place: usize) -> &[AtomicU64] {
         &self.words()[place * PLACE_WORDS..][..PLACE_WORDS]
+    }
+
+    /// Returns whether a store finds its block; `false` if it would raise a signal.
+    fn can_be_stored_to(&self) -> bool {
+        can_be_stored_to(self.map.span())
     }
 
     fn parity(&self) -> u64 {
@@ -275,11 +281,16 @@ pub(crate) fn is_glanced_at(storage: &dyn Storage) -> bool {
     const OFFSET: u64 = READER_TABLE_OFFSET + 8 * (COUNTS_PLACE * PLACE_WORDS + GLANCING) as u64;
     // Whoever notes that it looks after this load sees in the word of the turns that it may not.
     fence(Ordering::SeqCst);
+    // A container may have a boot id of its own, so those of another boot count as well.
     let glancing = Glancing(u64_at(&storage.read(OFFSET, 8), 0));
-    let boot = boot_of(storage.identity().boot_id);
-    glancing.count() > 0
-        && (boot.is_none() || boot == Some(glancing.boot()))
-        && !mutant::is_made(Mutant::CutsUnderGlances)
+    glancing.count() > 0 && !mutant::is_made(Mutant::CutsUnderGlances)
+}
+
+/// Who looks without a pin: the process, and the boot in which it is counted.
+#[derive(Clone, Copy, Debug)]
+struct Glances {
+    origin: Origin,
+    boot: u32,
 }
 
 /// The handles that look without a pin, and the boot in which they do.
@@ -345,15 +356,21 @@ pub(crate) struct OtherReaders {
     table: OnceLock<ReaderTable>,
     /// Whether other handles had the file open when this one came.
     were_there: AtomicBool,
-    /// The process that looks without a pin, once it does; `None` if it may not.
-    glances: OnceLock<Option<Origin>>,
+    /// Whether stores to the table find their block, whoever makes them.
+    has_room: bool,
+    /// Who looks without a pin, once it does; `None` if it may not.
+    glances: OnceLock<Option<Glances>>,
+    /// Whether it has learned since how large the file is.
+    has_seen_size: AtomicBool,
 }
 
 impl OtherReaders {
-    /// Looks at the readers of a file that this handle has locked for writing.
-    pub(super) fn of(file: Arc<OwnFile>) -> Self {
+    /// Looks at the readers of a file that this handle has locked for writing; `has_room` if stores to the
+    /// table find their block.
+    pub(super) fn of(file: Arc<OwnFile>, has_room: bool) -> Self {
         let (table, glances) = (OnceLock::new(), OnceLock::new());
-        Self { file, table, were_there: AtomicBool::new(false), glances }
+        let [were_there, has_seen_size] = [(); 2].map(|()| AtomicBool::new(false));
+        Self { file, table, were_there, has_room, glances, has_seen_size }
     }
 
     /// Maps the table, or returns the error of the system, which has no address space.
@@ -365,12 +382,22 @@ impl OtherReaders {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// Forgets every reader that there ever was, except those that have no lock. For a handle that is alone.
+    /// Forgets every reader that there ever was, except those of this boot that have no lock. For a handle
+    /// that is alone.
     pub(crate) fn forget_all(&self) -> io::Result<()> {
-        let zeros = [0; READER_TABLE_BYTES as usize - 8];
+        let zeros = [0; READER_TABLE_BYTES as usize];
         let mut table = zeros;
         self.file.read_exact_at(&mut table, READER_TABLE_OFFSET)?;
-        if table == zeros { Ok(()) } else { self.file.write_all_at(&zeros, READER_TABLE_OFFSET) }
+        let last = zeros.len() - 8;
+        let glancing = Glancing(u64_at(&table, last));
+        // Handles of a container that has a boot id of its own notice that they are counted no more.
+        let is_of_other_boot =
+            glancing.count() > 0 && boot_of(boot_id()).is_some_and(|boot| boot != glancing.boot());
+        let erased = if is_of_other_boot { zeros.len() } else { last };
+        if table[..erased] == zeros[..erased] {
+            return Ok(());
+        }
+        self.file.write_all_at(&zeros[..erased], READER_TABLE_OFFSET)
     }
 
     /// Notes that there may be readers that have told nothing of themselves yet.
@@ -438,15 +465,29 @@ impl OtherReaders {
     }
 
     /// Begins a look without a pin, if nobody has his turn: what is found counts if
-    /// [`is_unchanged`](Self::is_unchanged) says so afterwards.
+    /// [`is_unchanged`](Self::is_unchanged) says so afterwards. Before the first one `see_size` learns how
+    /// large the file is, and returns whether it did.
     #[inline]
-    pub(crate) fn glance(&self) -> Option<TurnWord> {
-        let begun = *self.glances.get_or_init(|| self.begin_glancing());
-        if !begun.is_some_and(|begun| begun.is_here()) {
+    pub(crate) fn glance(&self, see_size: impl FnOnce() -> bool) -> Option<TurnWord> {
+        let begun = (*self.glances.get_or_init(|| self.begin_glancing()))?;
+        if !begun.origin.is_here() {
             return None;
         }
-        let turn = self.turn().ok()?;
-        turn.has_ended().then_some(turn)
+        let turn = self.turn().ok().filter(|turn| turn.has_ended())?;
+        // Whoever erases the count does so before the turn, or after it.
+        let glancing =
+            Glancing(self.table().ok()?.place(COUNTS_PLACE)[GLANCING].load(Ordering::Relaxed));
+        if glancing.boot() != begun.boot || glancing.count() == 0 {
+            return None;
+        }
+        // Whoever has cut the file without seeing the count did so before that turn.
+        if !self.has_seen_size.load(Ordering::Acquire) {
+            if !see_size() {
+                return None;
+            }
+            self.has_seen_size.store(true, Ordering::Release);
+        }
+        Some(turn)
     }
 
     /// Returns whether nobody has begun a turn since a [`glance`](Self::glance).
@@ -457,20 +498,21 @@ impl OtherReaders {
     }
 
     /// Notes that this handle looks without a pin until it is dropped; `None` where nobody could tell
-    /// later that it does not any more.
+    /// later that it does not any more, or where a store to the table may raise a signal.
     #[cold]
-    fn begin_glancing(&self) -> Option<Origin> {
-        let boot = boot_of(boot_id())?;
-        let glancing = &self.table().ok()?.place(COUNTS_PLACE)[GLANCING];
+    fn begin_glancing(&self) -> Option<Glances> {
+        let boot = boot_of(boot_id()).filter(|_| self.has_room)?;
+        let table = self.table().ok().filter(|table| table.can_be_stored_to())?;
         let one_more = |found| {
             let found = Glancing(found);
-            let before = if found.boot() == boot { found.count() } else { 0 };
+            let is_of_other_boot = found.count() > 0 && found.boot() != boot;
             // At most as many as there are processes come together.
-            Some(Glancing::new(boot, before.saturating_add(1)).0)
+            (!is_of_other_boot).then(|| Glancing::new(boot, found.count().saturating_add(1)).0)
         };
-        let _ = glancing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
+        let glancing = &table.place(COUNTS_PLACE)[GLANCING];
+        glancing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
         fence(Ordering::SeqCst);
-        Some(Origin::here())
+        Some(Glances { origin: Origin::here(), boot })
     }
 
     /// Notes that this handle does not look any more.
@@ -480,10 +522,16 @@ impl OtherReaders {
         };
         // The program may have closed the descriptor, or cut the file.
         let is_there = self.file.checked().and_then(File::metadata);
-        if !begun.is_here() || is_there.map_or(true, |found| found.len() < HEADER_BYTES) {
+        if !begun.origin.is_here()
+            || is_there.map_or(true, |found| found.len() < HEADER_BYTES)
+            || !table.can_be_stored_to()
+        {
             return;
         }
-        let one_less = |found| Some(found - u64::from(Glancing(found).count() > 0));
+        let one_less = |found| {
+            let is_own = Glancing(found).boot() == begun.boot && Glancing(found).count() > 0;
+            is_own.then(|| found - 1)
+        };
         let glancing = &table.place(COUNTS_PLACE)[GLANCING];
         let _ = glancing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
     }
@@ -1042,7 +1090,7 @@ mod tests {
         let file = file.expect("nothing fails");
         file.set_len(16384).expect("nothing fails");
         let file = Arc::new(OwnFile::new(file).expect("nothing fails"));
-        let others = Arc::new(OtherReaders::of(file.clone()));
+        let others = Arc::new(OtherReaders::of(file.clone(), true));
         Fixture { _dir: dir, file, others }
     }
 
@@ -1133,6 +1181,26 @@ mod tests {
         byte_locks::unlock_all(&one.seated.file).unwrap();
         assert_eq!(oldest(), None);
         drop(late);
+    }
+
+    #[test]
+    fn who_looks_without_a_pin_is_counted_where_a_store_raises_no_signal() {
+        let Fixture { _dir, file, others } = fixture();
+        others.set_turn(TurnWord::begun(5).ended(true)).unwrap();
+        let count = || others.table().unwrap().place(COUNTS_PLACE)[GLANCING].load(Ordering::SeqCst);
+        assert!(OtherReaders::of(file.clone(), false).glance(|| true).is_none());
+        assert_eq!(count(), 0);
+        let looking = OtherReaders::of(file.clone(), true);
+        assert!(looking.glance(|| false).is_none(), "it does not know how large the file is");
+        assert!(looking.glance(|| true).is_some());
+        assert!(looking.glance(|| unreachable!("it knows")).is_some());
+        assert_eq!(count() as u32, 1);
+        drop(looking);
+        assert_eq!(count() as u32, 0);
+        let looking = OtherReaders::of(file.clone(), true);
+        assert!(looking.turn().unwrap().has_ended(), "it has mapped the table");
+        file.set_len(READER_TABLE_OFFSET).unwrap();
+        assert!(looking.begin_glancing().is_none());
     }
 
     #[test]

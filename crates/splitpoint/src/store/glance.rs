@@ -19,8 +19,13 @@
 //! - The file does not become shorter under a glance. A handle notes in the table that it glances, before its
 //!   first one, and notes the end of that when it is closed; a writer that would cut the file looks at that
 //!   number, after it has said that it is there. Of two fences one comes first: either it sees the number,
-//!   or the handle sees the writer and does not glance. Handles that were killed stay in the number until
-//!   the next boot: until then, free space at the end of the file is given back as a hole.
+//!   or the handle sees the writer and does not glance. How large the file is it learns once it has seen
+//!   nobody, so what was cut before it does not look for. A handle that ends without a close (killed, by an
+//!   `exec`, without its descriptor) stays in the number until the next boot: until then, free space at the
+//!   end of the file is given back as a hole.
+//! - A container may have a boot id of its own. Who finds numbers of another boot believes them, and does
+//!   not glance; a handle that opens the file alone erases them, and whoever was counted there finds its
+//!   number gone and does not glance any more.
 
 use super::Store;
 use crate::index::lookup::find;
@@ -44,7 +49,7 @@ impl Store {
         if !reader.is_per_call() || self.instrument.is_some() {
             return Err(NeedsPin);
         }
-        let turn = others.glance().ok_or(NeedsPin)?;
+        let turn = others.glance(|| self.region.see_size().is_ok()).ok_or(NeedsPin)?;
         let view = &self.region.view;
         let found = reader.look(&self.region, |lines| {
             find(lines, hash, |addr| {
@@ -76,6 +81,7 @@ mod tests {
     use crate::error::ErrorKind;
     use crate::options::{Options, Sharing};
     use crate::storage::byte_locks::{self, LockByte, LockKind};
+    use crate::storage::reader_table::is_glanced_at;
     use crate::testing::mutant::{self, Mutant};
 
     fn open(path: &Path) -> Db {
@@ -90,7 +96,7 @@ mod tests {
         let (db, other) = (open(&path), open(&path));
         db.put("key", "value").expect("nothing fails");
         let others = db.store().others.as_ref().expect("it takes turns");
-        let turn = others.glance().expect("nobody has his turn");
+        let turn = others.glance(|| true).expect("nobody has his turn");
         change(&db, &other);
         others.is_unchanged(turn)
     }
@@ -137,11 +143,11 @@ mod tests {
         let (db, other) = (open(&path), open(&path));
         db.put("key", "value").unwrap();
         let turn = other.store().lock_out_others().unwrap();
-        assert!(db.store().others.as_ref().unwrap().glance().is_none());
+        assert!(db.store().others.as_ref().unwrap().glance(|| true).is_none());
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
         drop(turn);
         let alone = Options::new().open(&path).unwrap();
-        assert!(db.store().others.as_ref().unwrap().glance().is_none());
+        assert!(db.store().others.as_ref().unwrap().glance(|| true).is_none());
         alone.put("key", "another").unwrap();
         assert_eq!(db.get("key").unwrap().unwrap(), "another");
         alone.close().unwrap();
@@ -149,6 +155,39 @@ mod tests {
         assert_eq!(db.get("key").unwrap_err().kind(), ErrorKind::Locked);
         drop(alone);
         assert_eq!(db.get("key").unwrap().unwrap(), "another");
+    }
+
+    #[test]
+    fn a_handle_does_not_glance_where_those_of_another_boot_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let file = File::options().create(true).truncate(true).read(true).write(true).open(&path);
+        let file = file.unwrap();
+        let count = || {
+            let mut count = [0; 4];
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut count, 16384 - 8).unwrap();
+            u32::from_le_bytes(count)
+        };
+        let glances = |db: &Db| db.store().others.as_ref().unwrap().glance(|| true).is_some();
+        let is_glanced_at = |db: &Db| is_glanced_at(db.store().region.storage());
+        let db = open(&path);
+        db.put("key", "value").unwrap();
+        assert!(glances(&db) && count() == 1);
+        std::os::unix::fs::FileExt::write_all_at(&file, b"boot", 16384 - 4).unwrap();
+        // Somebody has the file open, so nobody erases it.
+        let present = Options::new().sharing(Sharing::Shared).read_only().open(&path).unwrap();
+        let beside = open(&path);
+        assert!(!glances(&db) && !glances(&beside) && is_glanced_at(&beside));
+        assert_eq!(beside.get("key").unwrap().unwrap(), "value");
+        drop(beside);
+        drop(present);
+        drop(db);
+        assert_eq!(count(), 1, "of the other boot");
+        let alone = open(&path);
+        alone.put("key", "another").unwrap();
+        assert!(glances(&alone) && count() == 1);
+        drop(alone);
+        assert_eq!(count(), 0);
     }
 
     /// Has a handle look and `end`, another one delete what makes the file long; returns whether the file was

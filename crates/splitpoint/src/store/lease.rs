@@ -22,6 +22,7 @@
 //! has had its turns in a row. So who waits looks again after [`LOOK_AGAIN_MAX`] at most. Who is asleep
 //! the kernel knows, so that one who was killed while it waited is not waited for.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -182,7 +183,8 @@ impl Store {
         turn.number_in_row = turn.number_in_row.wrapping_add(1);
         turn.number_in_all = turn.number_in_all.saturating_add(1);
         if turn.is_kept {
-            // Another word tells that the lock has gone: the program has closed the descriptor.
+            // The mapping keeps the lock, also when the program has closed the descriptor. If it has gone
+            // all the same, another word tells.
             let found = self.others.as_ref().and_then(|others| others.turn().ok());
             if found == Some(turn.word) {
                 return Ok(());
@@ -228,13 +230,25 @@ impl Store {
             if is_late {
                 return Err(self.locked());
             }
-            waiting.tell(|| self.locked());
+            self.tell_of_wait(turns, &mut waiting);
             others.wait_for_hand_over(seen, pause);
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
             // Whoever was woken may be stopped, or was killed.
             gives_way = gives_way
                 && waiting.elapsed() < GIVE_WAY_MAX
                 && others.turn().map_err(|source| self.table_error(source))? == turn.word;
+        }
+    }
+
+    /// Tells the program for whom this thread waits, which has the lock of the writer. A panic goes on, and
+    /// the next call finds the writer as it was.
+    fn tell_of_wait(&self, turns: &Turns, waiting: &mut Waiting<'_>) {
+        let calling = self.begin_call();
+        let told = catch_unwind(AssertUnwindSafe(|| waiting.tell(|| self.locked())));
+        drop(calling);
+        if let Err(panic) = told {
+            turns.note_panic_of_wait();
+            resume_unwind(panic);
         }
     }
 
@@ -278,7 +292,7 @@ impl Store {
             return true;
         };
         let turn = &mut writer.turn;
-        // The program may have closed the descriptor, and the lock with it.
+        // The program may have closed the descriptor, without which the place cannot be given up.
         let neighbours = self.region.storage().neighbours();
         turn.is_kept &= neighbours.is_none_or(Neighbours::has_descriptor);
         if !turn.is_kept {

@@ -29,6 +29,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -91,6 +92,8 @@ pub(crate) struct Turns {
     looking: Mutex<Writer>,
     /// The word of the last turn of this handle, and how often it has taken over from another one.
     own: Mutex<(TurnWord, u64)>,
+    /// Whether a function of the program has panicked that was told of a wait for a turn.
+    has_panicked_waiting: AtomicBool,
 }
 
 impl Turns {
@@ -103,7 +106,22 @@ impl Turns {
             needs_room: OnceLock::new(),
             looking: Mutex::new(looking),
             own: Mutex::new((TurnWord::NONE, 0)),
+            has_panicked_waiting: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that a function panics which was told of a wait: whoever finds the lock of the writer poisoned
+    /// goes on.
+    pub(super) fn note_panic_of_wait(&self) {
+        // The lock is not poisoned in a drop while another panic goes on.
+        if !thread::panicking() {
+            self.has_panicked_waiting.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether one has, once.
+    pub(super) fn take_panic_of_wait(&self) -> bool {
+        self.has_panicked_waiting.swap(false, Ordering::SeqCst)
     }
 }
 

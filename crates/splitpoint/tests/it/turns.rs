@@ -4,7 +4,8 @@
 //! The other processes are this test binary, started again with an environment variable.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc;
+use std::panic;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -62,6 +63,26 @@ fn two_handles_see_each_others_changes_at_once() {
         );
         assert_eq!(db.len(), 2_001);
         assert_sound(&db);
+    }
+}
+
+/// A handle that has no lock between its calls has mapped an index that is gone.
+#[test]
+fn an_index_that_was_built_again_is_seen_by_handles_that_were_idle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = by_turns(Sharing::PerCall).open(&path).unwrap();
+    let has_all = || (0..5_000_u32).all(|i| db.get(i.to_le_bytes()).unwrap().is_some());
+    for i in 0..5_000_u32 {
+        db.put(i.to_le_bytes(), "value").unwrap();
+    }
+    assert!(has_all());
+    for i in 5_000..5_004_u32 {
+        Options::new().rebuild_index().open(&path).unwrap().close().unwrap();
+        assert!(has_all());
+        let other = by_turns(Sharing::PerCall).open(&path).unwrap();
+        other.put(i.to_le_bytes(), "value").unwrap();
+        assert!(has_all() && db.get(i.to_le_bytes()).unwrap().is_some());
     }
 }
 
@@ -236,6 +257,34 @@ fn a_change_that_waits_for_its_turn_tells_the_program_for_whom() {
                 .unwrap();
         });
         assert_eq!(other.get("own").unwrap().expect("it was stored"), "value");
+    }
+}
+
+#[test]
+fn a_function_that_is_told_of_a_wait_cannot_use_the_handle_and_may_panic() {
+    for sharing in BY_TURNS {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let waiting = Arc::new(OnceLock::<Db>::new());
+        let handle = waiting.clone();
+        let telling = by_turns(sharing).on_wait(move |_| {
+            let error = handle.get().unwrap().put("inner", "value").unwrap_err();
+            panic::resume_unwind(Box::new(error.kind()));
+        });
+        let db = waiting.get_or_init(|| telling.open(&path).unwrap());
+        let other = by_turns(sharing).open(&path).unwrap();
+        other
+            .update("key", |_| {
+                let told = thread::scope(|scope| scope.spawn(|| db.put("own", "value")).join());
+                let panic = told.expect_err("it is told of the other");
+                assert_eq!(panic.downcast_ref(), Some(&ErrorKind::Invalid));
+                Some("new")
+            })
+            .unwrap();
+        db.put("own", "value").unwrap();
+        db.update("own", |_| Some("another")).unwrap();
+        assert_eq!(other.get("own").unwrap().expect("it was stored"), "another");
+        assert_sound(&other);
     }
 }
 
