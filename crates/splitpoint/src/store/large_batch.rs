@@ -121,19 +121,24 @@ impl Store {
 
     /// Counts what was appended since `start` as dead: no COMMIT follows it.
     fn give_up_large(&self, writer: &mut Writer, start: LogPosition) -> Result<()> {
-        let mut record_bytes = 0;
+        // What a device could not write is not read back: the mapping might answer with a signal.
+        self.group.check()?;
+        let is_followed = writer.compacting.is_some();
         let counted = self.for_each_logged(writer, start, |writer, logged| {
-            if let Logged::Put { pair, .. } = logged {
-                record_bytes += pair.bytes.len() as u64;
-                writer.note_buried(self, pair.addr(), pair.bytes.len() as u64);
-            } else {
-                record_bytes += TOMBSTONE_BYTES;
+            let (addr, bytes) = match logged {
+                Logged::Put { pair, .. } => (Some(pair.addr()), pair.bytes.len() as u64),
+                _ => (None, TOMBSTONE_BYTES),
+            };
+            // Before a big one is retired, which takes its bytes off again.
+            writer.state.dead_bytes += if is_followed { bytes } else { 0 };
+            if let Some(addr) = addr {
+                writer.note_buried(self, addr, bytes);
             }
             Ok(())
         });
-        let log_bytes = writer.log.position().lsn - start.lsn;
-        writer.state.dead_bytes +=
-            if writer.compacting.is_some() { record_bytes } else { log_bytes };
+        if !is_followed {
+            writer.state.dead_bytes += writer.log.position().lsn - start.lsn;
+        }
         // The log goes on behind it: one change at most may come after a published commit.
         self.commit(writer);
         counted
