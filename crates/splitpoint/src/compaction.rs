@@ -24,7 +24,7 @@
 //!
 //! Cost and benefit of cleaning a segment: Rosenblum and Ousterhout 1992.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use crate::moments::PastMoments;
@@ -382,7 +382,7 @@ impl Compaction {
     }
 
     /// Puts a segment that no slot leads to on the list of those that wait. `sequence` is its number, for
-    /// [`death_of`](Self::death_of).
+    /// [`redate`](Self::redate).
     pub(crate) fn retire(
         &mut self,
         segment: Range<u64>,
@@ -405,19 +405,16 @@ impl Compaction {
         self.is_log_incomplete = true;
     }
 
-    /// Returns at which log sequence number a segment was emptied that waited here, if it is still the same.
-    pub(crate) fn death_of(&self, segment: &Range<u64>, sequence: u64) -> Option<u64> {
-        let mut waiting = self.waiting.iter();
-        let found = waiting.find(|one| one.segment == *segment && one.sequence == sequence)?;
-        (sequence != 0).then_some(found.death.lsn)
-    }
-
-    /// Dates those that wait anew: `death_of` says when each died, if that is known to be earlier.
-    pub(crate) fn redate(&mut self, death_of: impl Fn(&Range<u64>, u64) -> Option<u64>) {
+    /// Dates those that wait anew by `before`, of the same handle in an earlier turn: one that waited there,
+    /// and is still the same, died when it says so, if that is earlier.
+    pub(crate) fn redate(&mut self, before: &Self) {
+        let known = before.waiting.iter().filter(|one| one.sequence != 0);
+        let deaths: HashMap<(Range<u64>, u64), u64> =
+            known.map(|one| ((one.segment.clone(), one.sequence), one.death.lsn)).collect();
         let mut waiting = Vec::from(std::mem::take(&mut self.waiting));
         for Emptied { segment, death, sequence, .. } in &mut waiting {
-            let earlier = death_of(segment, *sequence).filter(|&lsn| lsn <= death.lsn);
-            death.lsn = earlier.unwrap_or(death.lsn);
+            let earlier = deaths.get(&(segment.clone(), *sequence));
+            death.lsn = earlier.map_or(death.lsn, |&lsn| lsn.min(death.lsn));
         }
         waiting.sort_by_key(|emptied| emptied.death.lsn);
         self.waiting = waiting.into();
@@ -763,7 +760,7 @@ mod tests {
         for (at, sequence) in [(3, 7), (0, 8), (1, 5), (2, 6)] {
             after.retire(at * UNIT..(at + 1) * UNIT, at == 2, death(90), sequence);
         }
-        after.redate(|segment, sequence| before.death_of(segment, sequence));
+        after.redate(&before);
         let dated: Vec<_> =
             after.waiting.iter().map(|one| (one.segment.start / UNIT, one.death.lsn)).collect();
         assert_eq!(dated, [(1, 20), (2, 30), (3, 90), (0, 90)]);

@@ -682,7 +682,7 @@ impl Options {
     /// Beyond that they go to files without names beside the store, or in the folder for temporary files
     /// where none can be made there, and from these to the log when it commits. So they take their room twice
     /// until then; it is given back when the transaction ends, however it does. In memory the commit keeps
-    /// four bytes a bucket; to open the store after a crash right behind it takes about 70 bytes a change.
+    /// four bytes a bucket; to open the store after a crash right behind it takes at least 88 bytes a change.
     ///
     /// A table in memory has no such files: a change beyond the bound returns
     /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge).

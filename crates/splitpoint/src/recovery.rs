@@ -547,7 +547,8 @@ impl Opening {
             self.load_segments(&mut extents)?;
             let head = unpublished.scan.head.map(|(head_segment, _)| head_segment);
             let head = head.unwrap_or(state.head_segment);
-            settle_segments(&mut extents, &mut unpublished.scan, head)?;
+            let is_compacted = self.superblock.is_compacted;
+            settle_segments(&mut extents, &mut unpublished.scan, head, is_compacted)?;
             self.settle_checkpoints(&mut extents)?;
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
             let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
@@ -618,13 +619,23 @@ impl Opening {
 
 /// Adds the segments that a killed process has begun and named to the table, and removes those of
 /// compacted records that it has not named: `head_segment` is the last one that counts.
-fn settle_segments(extents: &mut Extents, scan: &mut LogScan, head_segment: u64) -> Result<()> {
+fn settle_segments(
+    extents: &mut Extents,
+    scan: &mut LogScan,
+    head_segment: u64,
+    is_compacted: bool,
+) -> Result<()> {
     let region = extents.region().clone();
     let Some(segments) = extents.segments_mut() else { return Ok(()) };
     for found in &scan.found {
         found.add_to(segments)?;
     }
-    scan.counts.add_to(&region.view, segments);
+    let buried_bytes = scan.counts.add_to(&region.view, segments);
+    if is_compacted {
+        // Else they are taken off when the store begins to compact.
+        let live = region.live();
+        live.set_big_bytes(live.big_bytes().saturating_sub(buried_bytes));
+    }
     let head = if head_segment == 0 { None } else { Some(region.view.segment(head_segment)?) };
     segments.end_compacted_after(head.map_or(0, |header| header.sequence));
     extents.free_the_rest();

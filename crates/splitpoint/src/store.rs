@@ -895,7 +895,7 @@ fn reader_stats(taken: TakenPlace) -> ReaderStats {
 
 /// Returns the error of what a child of a fork may not do.
 #[cold]
-fn in_fork() -> Error {
+pub(crate) fn in_fork() -> Error {
     Error::Poisoned {
         reason: "this process is a fork of the one that opened the store; open it again here, \
                  with `Db::reopen` or, to write, when the other has closed it"

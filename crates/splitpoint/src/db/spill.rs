@@ -16,8 +16,9 @@ use crate::format::u64_at;
 use crate::options::{Durability, Options};
 use crate::recovery::open_storage;
 use crate::storage::failure::io_error;
+use crate::storage::fork::Origin;
 use crate::storage::unnamed_file::{UnnamedBytes, UnnamedFile};
-use crate::store::{Changes, Store};
+use crate::store::{Changes, Store, in_fork};
 use crate::table::PutMode;
 
 /// Changes in the order in which they were made, each found again by its key.
@@ -26,6 +27,8 @@ pub(super) struct Spill {
     entries: UnnamedBytes,
     newest: Store,
     added_count: u64,
+    /// A child has the same files, and must not write to them.
+    origin: Origin,
     /// Whether an error has left it unfit to say what was changed.
     is_broken: bool,
 }
@@ -81,7 +84,14 @@ impl Spill {
         let newest = open_storage(Box::new(file()?.map()?), &options, true)?;
         let newest = Store::new(newest, &options);
         let (bytes, entries) = (UnnamedBytes::new(file()?), UnnamedBytes::new(file()?));
-        Ok(Self { bytes, entries, newest, added_count: 0, is_broken: false })
+        Ok(Self {
+            bytes,
+            entries,
+            newest,
+            added_count: 0,
+            origin: Origin::here(),
+            is_broken: false,
+        })
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -113,6 +123,7 @@ impl Spill {
     ) -> Result<()> {
         debug_assert!(serial > self.added_count, "no number is given twice");
         self.check()?;
+        self.refuse_in_fork()?;
         let (start, len) = (self.bytes.len(), self.len());
         let added = self.try_add(serial, key, value, hash);
         if added.is_err() {
@@ -190,6 +201,7 @@ impl Spill {
 
     fn try_truncate(&mut self, len: u64) -> Result<()> {
         debug_assert!(len <= self.len(), "what is forgotten was added");
+        self.refuse_in_fork()?;
         let mut bytes = self.bytes.len();
         for i in (len..self.len()).rev() {
             let last = self.entry(i)?;
@@ -205,6 +217,10 @@ impl Spill {
         let reason = "an error took it back in part: begin it again";
         let broken = || Error::Invalid { what: "transaction", reason: reason.into() };
         if self.is_broken { Err(broken()) } else { Ok(()) }
+    }
+
+    fn refuse_in_fork(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(in_fork()) }
     }
 
     fn entry(&self, i: u64) -> Result<Entry> {

@@ -112,17 +112,17 @@ impl<T> Batches<T> {
     }
 }
 
-/// What only a log with gaps asks.
+/// What only a log asks of which parts are missing, or that is read from the middle on.
 impl<T> Batches<T> {
     /// Returns whether `record` commits more records than are held back.
-    fn is_short_of(&self, record: &Record<'_>) -> bool {
+    pub(crate) fn is_short_of(&self, record: &Record<'_>) -> bool {
         let is_commit = record.header.kind == RecordKind::Commit;
         let commit = BatchCrc::decode(record).filter(|_| is_commit);
         commit.is_some_and(|commit| self.held.len() < commit.count as usize)
     }
 
     /// Gives out all that is held back.
-    fn take(&mut self) -> impl Iterator<Item = T> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = T> {
         self.held.drain(..).map(|(effect, _)| effect)
     }
 }

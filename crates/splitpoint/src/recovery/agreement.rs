@@ -201,12 +201,17 @@ impl Search {
                 Err(Error::Corrupt { .. }) if lsn < self.durable_lsn => return Ok(None),
                 Err(error) => return Err(error),
             };
-            batches.add(&record, is_change(&record).then_some(record), |record| {
+            let mut keep = |record| {
                 last.push_back(record);
                 if last.len() > self.count {
                     last.pop_front();
                 }
-            });
+            };
+            if batches.is_short_of(&record) {
+                // Its batch begins before what is verified, and has been published: all of it counts.
+                batches.take().for_each(&mut keep);
+            }
+            batches.add(&record, is_change(&record).then_some(record), keep);
         }
         assert!(last.len() <= self.count);
         if walk.position() != published {

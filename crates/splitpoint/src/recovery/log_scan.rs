@@ -4,6 +4,7 @@
 //! the live header, which is not trusted, and a part counts only when the one before it has come to
 //! its beginning, link by link. So a wrong guess costs time and nothing else.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::halves::{beside, has_halves};
@@ -15,12 +16,13 @@ use crate::live::CommitState;
 use crate::log::append::LogPosition;
 use crate::log::batch::is_member;
 use crate::log::record::{Record, RecordHeader, RecordKind};
-use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
+use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust, big_target};
 use crate::log::segment::{Segment, backwards, log_segment_at};
 use crate::options::{OnRecovery, RecoveryProgress};
 use crate::region::{Region, View};
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::store::TOMBSTONE_BYTES;
+use crate::testing::mutant::{self, Mutant};
 
 /// Changes that are held in memory at a time, of 24 bytes each.
 pub(super) const CHANGES_MAX: usize = 1 << 21;
@@ -108,6 +110,8 @@ pub(super) struct Counts {
     replaced: Vec<Addr>,
     /// Big records that were.
     buried: Vec<Addr>,
+    /// The segments of big records of batches that no COMMIT follows, so far.
+    abandoned_bigs: HashSet<u64>,
     units: UnitCounts,
 }
 
@@ -126,6 +130,8 @@ impl Counts {
         } else if is_member {
             self.abandoned_bytes -= record_bytes;
             self.units.add(addr.offset(), 0, -record_bytes.cast_signed());
+        } else if addr != NO_RECORD && !self.abandoned_bigs.is_empty() {
+            self.abandoned_bigs.remove(&segment_of_big(addr));
         }
         if addr == NO_RECORD {
             self.deleted_count += 1;
@@ -168,19 +174,30 @@ impl Counts {
         let live_bytes = if is_live { -bytes.cast_signed() } else { 0 };
         self.units.add(record.offset, live_bytes, bytes.cast_signed());
         self.abandoned_bytes += bytes;
+        if record.header.kind == RecordKind::BigPut
+            && let Ok((segment_offset, _)) = big_target(record)
+            && !mutant::is_made(Mutant::KeepsAbandonedBigs)
+        {
+            self.abandoned_bigs.insert(segment_offset);
+        }
     }
 
-    /// Adds the segments' part of the counts to a table that has them.
-    pub(super) fn add_to(&mut self, view: &View, table: &mut SegmentTable) {
+    /// Adds the segments' part of the counts to a table that has them. Returns the bytes of those whose big
+    /// record was live until then.
+    pub(super) fn add_to(&mut self, view: &View, table: &mut SegmentTable) -> u64 {
         self.add_replaced(view);
         self.units.add_to(table);
-        for addr in &self.buried {
-            let offset = addr.offset().saturating_sub(SegmentHeader::BYTES);
+        let buried = self.buried.iter().map(|&addr| segment_of_big(addr));
+        let mut buried_bytes = 0;
+        for offset in buried.chain(self.abandoned_bigs.iter().copied()) {
             // Others are in the log.
-            if view.segment(offset).is_ok_and(|header| header.kind == SegmentKind::Big) {
-                let _ = table.bury_big(offset);
+            if view.segment(offset).is_ok_and(|header| header.kind == SegmentKind::Big)
+                && table.has_live_big(offset)
+            {
+                buried_bytes += table.bury_big(offset).map_or(0, |big| big.end - big.start);
             }
         }
+        buried_bytes
     }
 
     fn add_replaced(&mut self, view: &View) {
@@ -201,6 +218,7 @@ impl Counts {
         self.abandoned_bytes += later.abandoned_bytes;
         self.replaced.extend(later.replaced);
         self.buried.extend(later.buried);
+        self.abandoned_bigs.extend(later.abandoned_bigs);
         self.units.append(&later.units);
     }
 
@@ -232,6 +250,11 @@ impl Counts {
             ..before
         })
     }
+}
+
+/// Returns where the segment of a record begins, if that is a big one.
+fn segment_of_big(addr: Addr) -> u64 {
+    addr.offset().saturating_sub(SegmentHeader::BYTES)
 }
 
 /// Hashes keys as a store does.

@@ -68,12 +68,17 @@ impl Base {
         image: Option<Image>,
         mut scan: LogScan,
         mut segments: SegmentTable,
+        is_compacted: bool,
     ) -> Result<Self> {
         for found in &scan.found {
             // A record may name what the image has, and two threads the same.
             scan.log_bytes += found.add_to(&mut segments)?;
         }
-        scan.counts.add_to(view, &mut segments);
+        let buried_bytes = scan.counts.add_to(view, &mut segments);
+        if is_compacted {
+            // Else they are taken off when the store begins to compact.
+            scan.big_bytes = scan.big_bytes.saturating_sub(buried_bytes);
+        }
         Ok(Self { image, scan, segments })
     }
 
@@ -174,7 +179,7 @@ impl Opening {
             let no_slots = |_, _: &[Slot]| Ok(());
             image.for_each_entry(&region.view, |_| false, no_slots, |_| {}, |_| {})?;
         }
-        Base::new(&region.view, Some(image), scan, segments)
+        Base::new(&region.view, Some(image), scan, segments, self.superblock.is_compacted)
     }
 
     pub(super) fn unit_bytes(&self) -> u64 {
@@ -189,7 +194,8 @@ impl Opening {
             scan.add_segment(&walk.segment());
             scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         }
-        Base::new(&region.view, None, scan, SegmentTable::new(self.unit_bytes()))
+        let segments = SegmentTable::new(self.unit_bytes());
+        Base::new(&region.view, None, scan, segments, self.superblock.is_compacted)
     }
 
     /// Collects the changes of the log from `rest` on, whose checksums have been verified; returns

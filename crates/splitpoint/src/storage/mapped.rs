@@ -431,7 +431,7 @@ impl Storage for Mapped {
 ///
 /// The system's own refusal raises SIGXFSZ, which ends a program that does not handle it, and a
 /// library must not change the handling of signals. Costs one short system call.
-fn refuse_over_limit(end: u64) -> io::Result<()> {
+pub(super) fn refuse_over_limit(end: u64) -> io::Result<()> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(limit_bytes) if end > limit_bytes => Err(rustix::io::Errno::FBIG.into()),
         _ => Ok(()),

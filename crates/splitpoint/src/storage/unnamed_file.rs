@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::failure::io_error;
-use super::mapped::Mapped;
+use super::mapped::{Mapped, refuse_over_limit};
 use crate::error::Result;
 
 /// A file without a name.
@@ -138,7 +138,8 @@ impl UnnamedBytes {
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let written = self.file.file.write_all_at(bytes, offset);
+        let written = refuse_over_limit(offset + bytes.len() as u64)
+            .and_then(|()| self.file.file.write_all_at(bytes, offset));
         written.map_err(|error| io_error("write a file in", &self.file.dir, error))
     }
 

@@ -63,7 +63,7 @@ impl Writer {
         if let (Some(compacting), Some(before)) = (&mut self.compacting, &mut before.compacting) {
             compacting.state.go_on(&before.state);
             // Else each turn would charge the moments of readers with what died before them.
-            compacting.state.redate(|segment, sequence| before.state.death_of(segment, sequence));
+            compacting.state.redate(&before.state);
             compacting.head.keep_mapping(&mut before.head);
         }
     }

@@ -35,20 +35,29 @@ impl Store {
         }
     }
 
-    fn try_apply_large(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
-        self.group.check()?;
-        self.make_index_fit(writer, changes)?;
-        // The walk begins in a segment that is there.
-        writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
-        let start = writer.log.position();
-        match self.append_large(writer, changes) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => {
-                self.give_up_large(writer, start)?;
-                return Err(error);
+    /// Merges the buckets again that were split for changes which were not made.
+    fn shrink_index_to(&self, writer: &mut Writer, bucket_count: u64) {
+        let mut count = self.shape().geometry.bucket_count();
+        while count > bucket_count && self.group.check().is_ok() {
+            self.merge_if_due(writer);
+            let before = std::mem::replace(&mut count, self.shape().geometry.bucket_count());
+            if count == before {
+                return;
             }
         }
+    }
+
+    fn try_apply_large(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
+        self.group.check()?;
+        let bucket_count = self.shape().geometry.bucket_count();
+        let start = match self.append_fitting(writer, changes) {
+            Ok(Some(start)) => start,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.shrink_index_to(writer, bucket_count);
+                return Err(error);
+            }
+        };
         let (mut change_count, mut deleted_count) = (0, 0_u64);
         let published = self.for_each_logged(writer, start, |writer, logged| {
             let member = self.member_of(logged)?;
@@ -66,6 +75,25 @@ impl Store {
         self.compact_after_batch(writer, change_count);
         self.checkpoint_if_due(writer);
         Ok(())
+    }
+
+    /// Makes the index fit, and appends the batch; returns where that begins, `None` if it is empty.
+    fn append_fitting(
+        &self,
+        writer: &mut Writer,
+        changes: &dyn Changes,
+    ) -> Result<Option<LogPosition>> {
+        self.make_index_fit(writer, changes)?;
+        // The walk begins in a segment that is there.
+        writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
+        let start = writer.log.position();
+        match self.append_large(writer, changes) {
+            Ok(count) => Ok((count > 0).then_some(start)),
+            Err(error) => {
+                self.give_up_large(writer, start)?;
+                Err(error)
+            }
+        }
     }
 
     /// Splits as many buckets as the new keys will make due, and makes sure that every one of them finds a
@@ -121,19 +149,24 @@ impl Store {
 
     /// Counts what was appended since `start` as dead: no COMMIT follows it.
     fn give_up_large(&self, writer: &mut Writer, start: LogPosition) -> Result<()> {
-        let mut record_bytes = 0;
+        // What a device could not write is not read back: the mapping might answer with a signal.
+        self.group.check()?;
+        let is_followed = writer.compacting.is_some();
         let counted = self.for_each_logged(writer, start, |writer, logged| {
-            if let Logged::Put { pair, .. } = logged {
-                record_bytes += pair.bytes.len() as u64;
-                writer.note_buried(self, pair.addr(), pair.bytes.len() as u64);
-            } else {
-                record_bytes += TOMBSTONE_BYTES;
+            let (addr, bytes) = match logged {
+                Logged::Put { pair, .. } => (Some(pair.addr()), pair.bytes.len() as u64),
+                _ => (None, TOMBSTONE_BYTES),
+            };
+            // Before a big one is retired, which takes its bytes off again.
+            writer.state.dead_bytes += if is_followed { bytes } else { 0 };
+            if let Some(addr) = addr {
+                writer.note_buried(self, addr, bytes);
             }
             Ok(())
         });
-        let log_bytes = writer.log.position().lsn - start.lsn;
-        writer.state.dead_bytes +=
-            if writer.compacting.is_some() { record_bytes } else { log_bytes };
+        if !is_followed {
+            writer.state.dead_bytes += writer.log.position().lsn - start.lsn;
+        }
         // The log goes on behind it: one change at most may come after a published commit.
         self.commit(writer);
         counted

@@ -45,6 +45,8 @@ pub(crate) enum Mutant {
     CommitsBlindly,
     /// The slots of a large transaction are stored before the log commits it.
     PublishesUncommitted,
+    /// The big records of a batch that nothing commits count as live when the store is opened.
+    KeepsAbandonedBigs,
     /// Changes pay for segments that are emptied and wait.
     PaysForWaiting,
     /// No checkpoint is made for what waits: it comes with the bytes of the log.

@@ -176,3 +176,31 @@ fn a_child_reads_beside_the_writer_by_a_place_of_its_own_and_leaves_the_pins_of_
     drop(held);
     assert!(!db.stats().unwrap().is_pinned);
 }
+
+/// Parent and child have the same files without names.
+#[test]
+fn a_child_changes_nothing_of_a_spilled_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = tiny().transaction_bytes(0).open(dir.path().join("spilled.spt")).unwrap();
+    let mut tx = db.begin().unwrap();
+    for i in 0..3000_u32 {
+        tx.put(i.to_le_bytes(), [7; 100]).unwrap();
+    }
+    let middle = tx.savepoint();
+    for i in 3000..6000_u32 {
+        tx.put(i.to_le_bytes(), [8; 100]).unwrap();
+    }
+    let (mut tx, status) = system::in_child(tx, |mut tx| {
+        let is_put = (0..3000_u32).any(|i| tx.put(i.to_le_bytes(), [9; 100]).is_ok());
+        tx.rollback_to(middle);
+        i32::from(is_put)
+    });
+    assert_eq!(status, Some(0));
+    for i in 0..6000_u32 {
+        let expected = if i < 3000 { 7 } else { 8 };
+        assert_eq!(tx.get(i.to_le_bytes()).unwrap().unwrap(), [expected; 100], "{i}");
+    }
+    tx.commit().unwrap();
+    assert_eq!(db.len(), 6000);
+    assert_sound(&db);
+}

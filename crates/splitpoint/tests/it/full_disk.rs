@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use splitpoint::{Create, Db, Durability, Error, Options, Recovery};
+use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, Recovery};
 
 use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{Content, assert_content, assert_sound, content, tiny};
@@ -256,8 +256,22 @@ fn limited_process_fills_its_file() {
         db.close().unwrap();
         fs::remove_file(path).unwrap();
     }
+    spill_to_the_limit(path, limit_to);
     // Shows the test that this process has run.
     fs::write(path.with_extension("done"), "").unwrap();
+}
+
+/// What a transaction keeps in files is refused as well.
+fn spill_to_the_limit(path: &Path, limit_to: impl Fn(Option<u64>)) {
+    let db = tiny().transaction_bytes(0).open(path).unwrap();
+    limit_to(Some(1 << 20));
+    let mut tx = db.begin().unwrap();
+    let error = (0..100_u32).find_map(|i| tx.put(i.to_le_bytes(), [5; 70_000]).err()).unwrap();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    drop(tx);
+    limit_to(None);
+    db.put(b"more", b"room").unwrap();
+    db.close().unwrap();
 }
 
 /// A limit on file sizes must cause an error, and not the signal that the system sends to a process
