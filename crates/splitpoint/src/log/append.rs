@@ -412,6 +412,12 @@ impl Appender {
         record_bytes + LINK_BYTES <= room
     }
 
+    /// Returns whether the page faults of all records of the tail were taken before they were written.
+    #[cfg(test)]
+    pub(crate) fn is_tail_ready(&self) -> bool {
+        self.tail.as_ref().is_none_or(|tail| tail.offset <= tail.ready_end)
+    }
+
     /// Returns the offset of the tail segment, which there is, and its salt.
     pub(crate) fn segment_and_salt(&self) -> (u64, u64) {
         let tail = self.tail.as_ref().expect("a record was appended");

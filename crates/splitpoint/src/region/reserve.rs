@@ -140,6 +140,7 @@ impl Extents {
         }
         let places = self.hold_places(needs);
         let segments = self.hold_segments(needs);
+        self.region.health().check()?;
         self.publish();
         places.and(segments)?;
         self.note_whole();

@@ -114,6 +114,15 @@ fn claim_widened(file: &File, range: &Range<u64>) -> io::Result<Room> {
     }
 }
 
+/// Returns whether a store to any byte of a range needs no new block: xfs, which is full, refuses even such a
+/// range to `fallocate`.
+pub(super) fn has_own_blocks(file: &File, range: &Range<u64>) -> bool {
+    let is_own = |extents: &[FiemapExtent]| {
+        is_whole(extents, range) && extents.iter().all(|extent| extent.flags & SHARED == 0)
+    };
+    !is_btrfs(file) && extents_of(file, range).ok().flatten().is_some_and(|found| is_own(&found))
+}
+
 /// Returns whether extents in blocks of their own cover a range. Blocks that were never written do.
 fn is_whole(extents: &[FiemapExtent], range: &Range<u64>) -> bool {
     let mut end = range.start;

@@ -388,6 +388,12 @@ impl Storage for Mapped {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.write_zeros(offset, bytes)
             }
+            Err(error)
+                if error.kind() == io::ErrorKind::StorageFull
+                    && super::claim::has_own_blocks(&self.file, &(offset..offset + bytes)) =>
+            {
+                Ok(())
+            }
             held => held,
         }
     }

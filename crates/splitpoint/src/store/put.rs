@@ -239,6 +239,8 @@ impl Store {
             if !writer.log.has_room_for_put(record_bytes) {
                 self.make_way(writer, payload.header.kind, record_bytes)?;
             }
+            // Also of a tail with room the next pages may not be mapped yet.
+            writer.log.reserve(record_bytes, &mut writer.extents)?;
             writer.log.append(payload, prev, write_path, &self.region)?
         };
         if payload.header.kind == RecordKind::Put {
@@ -279,5 +281,19 @@ impl Store {
         writer.note_head();
         self.region.live().commit(position.lsn, &writer.state);
         writer.pace.note_change();
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use crate::{Durability, Options, SimDisk};
+
+    #[test]
+    fn the_page_faults_of_a_record_are_taken_before_it_is_copied() {
+        let db = SimDisk::new().open(&Options::new().durability(Durability::Buffered)).unwrap();
+        for i in 0..4000_u32 {
+            db.put(i.to_le_bytes(), [7; 100]).unwrap();
+            assert!(db.store().lock().unwrap().log.is_tail_ready(), "put {i}");
+        }
     }
 }

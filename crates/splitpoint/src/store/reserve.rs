@@ -67,10 +67,11 @@ impl Writer {
         self.hopeless_dead_bytes = self.state.dead_bytes + self.waiting_bytes() + pause_bytes;
     }
 
-    /// Returns the segment that gives most of those whose live records have room elsewhere.
-    fn segment_that_fits(&self, left_out: &[u64]) -> Option<TableSegment> {
+    /// Returns the segment that gives most of those whose live records have room elsewhere; if nothing may be
+    /// copied, of those without any.
+    fn segment_that_fits(&self, left_out: &[u64], may_copy: bool) -> Option<TableSegment> {
         let heads = self.heads().map(|head| head.segment_offset);
-        let room = self.room_for_copies();
+        let room = if may_copy { self.room_for_copies() } else { 0 };
         let fits = |segment: &TableSegment| {
             matches!(segment.segment_use, SegmentUse::Log | SegmentUse::Compacted)
                 && !heads.contains(&segment.offset)
@@ -121,8 +122,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If the disk has no room for it.
+    /// If the disk has no room for it, or the handle is poisoned.
     pub(super) fn hold(&self, writer: &mut Writer) -> Result<()> {
+        // A store to the list of a file that cannot be written any more may raise a signal.
+        self.group.check()?;
         let Some(needs) = self.needs(writer) else {
             if writer.extents.needs().is_some() {
                 writer.extents.end_reserve();
@@ -167,6 +170,9 @@ impl Store {
     /// never was, puts share with it what the file system has.
     fn leave_reserve(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
         let Err(error) = self.hold(writer) else { return Ok(()) };
+        if !is_want_of_room(&error) {
+            return Err(error);
+        }
         let is_held = writer.extents.is_anything_held() || writer.log.is_kept();
         let put_bytes = record_bytes.max(writer.log.next_segment_bytes(&self.region));
         let has_share = || {
@@ -267,6 +273,9 @@ impl Store {
             if self.is_regained(&mut writer, bytes, alignment) {
                 return true;
             }
+            if self.group.check().is_err() {
+                return false;
+            }
             let free_before = writer.extents.space().free_bytes();
             let was_compacting = writer.may_compact(self);
             self.empty_what_fits(&mut writer);
@@ -317,6 +326,9 @@ impl Store {
             if self.is_regained(writer, 0, GRANULE_BYTES) {
                 return;
             }
+            if self.group.check().is_err() {
+                return;
+            }
             self.empty_what_fits(writer);
             if self.checkpoint_in_this_turn(writer).is_err() {
                 break;
@@ -332,12 +344,19 @@ impl Store {
         if !writer.may_compact(self) {
             return self.start_compacting(writer);
         }
-        let mut left_out = Vec::new();
-        while let Some(segment) = writer.segment_that_fits(&left_out) {
+        let (mut left_out, mut may_copy) = (Vec::new(), true);
+        while let Some(segment) = writer.segment_that_fits(&left_out, may_copy) {
             // One that has more than was counted, or is damaged, stays.
             left_out.push(segment.offset);
-            if self.compact_one(writer, segment).is_err() {
+            if writer.needs_room && self.region.require_room().is_err() {
                 break;
+            }
+            if self.compact_one(writer, segment).is_err() {
+                if !may_copy {
+                    break;
+                }
+                // The free space is in smaller parts than it seemed. Segments of tombstones need none.
+                may_copy = false;
             }
         }
     }

@@ -266,7 +266,7 @@ fn spill_to_the_limit(path: &Path, limit_to: impl Fn(Option<u64>)) {
     let db = tiny().transaction_bytes(0).open(path).unwrap();
     limit_to(Some(1 << 20));
     let mut tx = db.begin().unwrap();
-    let error = (0..100_u32).find_map(|i| tx.put(i.to_le_bytes(), [5; 70_000]).err()).unwrap();
+    let error = (0..100_u32).find_map(|i| tx.put(i.to_le_bytes(), vec![5; 60_000]).err()).unwrap();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     drop(tx);
     limit_to(None);

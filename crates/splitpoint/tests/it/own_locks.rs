@@ -319,7 +319,8 @@ fn a_place_whose_descriptor_the_program_has_closed_is_free_when_the_handle_is_dr
                 }
                 let log = File::options().read(true).write(true).create_new(true).open(&stranger);
                 system::take_numbers(&log.unwrap());
-                let stored_count = (0..).find(|i| db.put("number", format!("{i}")).is_err());
+                let stored_count =
+                    (0..u32::MAX).find(|i| db.put("number", format!("{i}")).is_err());
                 drop(db);
                 let other = options.open(&path).unwrap();
                 let last = stored_count.filter(|&count| count > 0).map(|count| count - 1);

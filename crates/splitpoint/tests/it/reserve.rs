@@ -181,6 +181,21 @@ fn no_delete_fails_on_a_full_disk_with_a_journal_and_space_comes_back() {
     fill_and_delete_all(FileSystem::Ext4, 8 << 10, &[64 << 10]);
 }
 
+/// It refuses a range to `fallocate` that has its blocks.
+#[test]
+fn no_delete_fails_on_a_full_xfs_and_space_comes_back() {
+    let Some(disk) = SmallDisk::mount(FileSystem::Xfs, 300 << 10) else { return };
+    // A disk of the least size of that file system takes long to fill with small records.
+    let ballast = disk.path().join("kept");
+    fs::rename(disk.write_ballast(320 << 20), &ballast).unwrap();
+    let file = fs::File::options().write(true).open(&ballast).unwrap();
+    file.set_len(file.metadata().unwrap().len() - (8 << 20)).unwrap();
+    file.sync_all().unwrap();
+    for (form, order) in [(Form::Even(100), Order::Forward), (Form::Mixed(200), Order::Random)] {
+        fill_and_delete(&disk, 64 << 10, form, order);
+    }
+}
+
 /// Returns the size of the closed file of a store with so many records of 116 bytes.
 fn closed_bytes(options: &Options, count: u32) -> u64 {
     let dir = tempfile::tempdir().unwrap();
