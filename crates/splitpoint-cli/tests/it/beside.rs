@@ -129,7 +129,13 @@ fn get_of_several_keys_is_of_one_moment() {
     };
     change(0);
     std::thread::scope(|scope| {
-        scope.spawn(|| (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(change));
+        scope.spawn(|| {
+            let mut number = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                number += 1;
+                change(number);
+            }
+        });
         for _ in 0..50 {
             let got = sandbox.run(&["get", "a.spt", "a", "b"]).stdout;
             let values: Vec<&[u8]> = got.split(|byte| *byte == b'\n').collect();
