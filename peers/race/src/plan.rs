@@ -232,7 +232,9 @@ fn phase(text: &str, divisor: u64) -> Phase {
         "get_many" | "durable" | "churn" | "transactions" => {
             format!("{name}:{}", words.last().expect("a word"))
         }
-        "readers" | "beside" | "written" | "turns" => format!("{name}:{}", words.get(1).map_or("", |count| count)),
+        "readers" | "beside" | "written" | "turns" => {
+            format!("{name}:{}", words.get(1).map_or("", |count| count))
+        }
         _ => name.clone(),
     };
     if COUNTED.contains(&name.as_str())
