@@ -859,6 +859,16 @@ impl Appender {
         self.unsynced.len()
     }
 
+    /// Returns what no sync has begun to cover.
+    pub(crate) fn unsynced(&self) -> Vec<UnsyncedRange> {
+        let tail = self.tail.as_ref().filter(|tail| tail.unsynced_offset < tail.offset);
+        let range_of = |tail: &TailSegment| UnsyncedRange {
+            offset: tail.unsynced_offset,
+            bytes: tail.offset - tail.unsynced_offset,
+        };
+        self.unsynced.iter().copied().chain(tail.map(range_of)).collect()
+    }
+
     /// Returns what the next sync must cover, and the log sequence number it makes durable.
     ///
     /// When somebody waits, the first such sync in a segment covers all of it that no sync has

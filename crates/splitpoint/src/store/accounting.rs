@@ -118,6 +118,13 @@ impl Writer {
         (ranges, lsn)
     }
 
+    /// Returns what no sync has begun to cover.
+    pub(super) fn unsynced(&self) -> Vec<UnsyncedRange> {
+        let moved = self.compacting.as_ref().map(|compacting| compacting.head.unsynced());
+        let ranges = self.log.unsynced().into_iter().chain(moved.into_iter().flatten());
+        coalesce(ranges.collect())
+    }
+
     /// Takes where the next record goes that is moved, to publish it with a commit.
     #[inline]
     pub(super) fn note_head(&mut self) {

@@ -13,7 +13,7 @@ use crate::format::Addr;
 use crate::index::line::SLOT_COUNT;
 use crate::index::lookup::for_each_line;
 use crate::linear::BucketIndex;
-use crate::log::append::LogPosition;
+use crate::log::append::{LogPosition, UnsyncedRange};
 use crate::log::batch::{BatchCrc, COMMIT_BYTES, is_member};
 use crate::log::scan::{LogWalk, Logged, Trust};
 use crate::testing::mutant::{self, Mutant};
@@ -47,8 +47,24 @@ impl Store {
         }
     }
 
+    /// Makes durable what was changed before: the sync in the background needs the lock, which a large batch
+    /// keeps for long. What a sync has begun to cover becomes durable without the lock.
+    fn secure_earlier(&self, writer: &Writer) -> Result<()> {
+        if self.region.storage().is_volatile() || mutant::is_made(Mutant::LeavesEarlierUnsafe) {
+            return Ok(());
+        }
+        let sync = |range: &UnsyncedRange| self.region.sync_range(range.offset, range.bytes);
+        let synced = if self.takes_turns() {
+            self.sync_by_turns().map(drop)
+        } else {
+            writer.unsynced().iter().try_for_each(sync)
+        };
+        synced.inspect_err(|error| self.group.fail(error))
+    }
+
     fn try_apply_large(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
         self.group.check()?;
+        self.secure_earlier(writer)?;
         let bucket_count = self.shape().geometry.bucket_count();
         let start = match self.append_fitting(writer, changes) {
             Ok(Some(start)) => start,

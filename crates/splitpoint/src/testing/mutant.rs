@@ -47,6 +47,8 @@ pub(crate) enum Mutant {
     PublishesUncommitted,
     /// The big records of a batch that nothing commits count as live when the store is opened.
     KeepsAbandonedBigs,
+    /// A large batch is made while changes before it are not durable.
+    LeavesEarlierUnsafe,
     /// Changes pay for segments that are emptied and wait.
     PaysForWaiting,
     /// No checkpoint is made for what waits: it comes with the bytes of the log.

@@ -5,7 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
-use splitpoint::{Db, Durability, ErrorKind, Options, Savepoint, Sharing, Transaction};
+use splitpoint::{Db, Durability, ErrorKind, Options, Savepoint, Sharing, SimDisk, Transaction};
+
+use crate::support::{assert_content, tiny};
+
+const ENOSPC: i32 = 28;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -181,4 +185,52 @@ fn a_scan_of_a_spilled_transaction_whose_changes_are_rolled_back_says_so() {
     assert_eq!(scan.next().unwrap().unwrap_err().kind(), ErrorKind::Invalid);
     tx.commit().unwrap();
     assert_eq!(db.len(), 1);
+}
+
+/// Nothing of it stays: no change, no bucket, nothing that counts as dead and is not there.
+#[test]
+fn a_spilled_transaction_that_fails_anywhere_has_changed_nothing() {
+    let options = tiny().transaction_bytes(0).durability(Durability::Buffered);
+    let (mut error_count, mut is_made) = (0, false);
+    for call in (1..).step_by(5) {
+        let disk = SimDisk::new();
+        let db = disk.open(&options).unwrap();
+        let mut before = Content::new();
+        // Often enough that records are moved and segments used again.
+        for _ in 0..20 {
+            for i in 0..40_u32 {
+                db.put(i.to_le_bytes(), [9; 60]).unwrap();
+                before.insert(i.to_le_bytes().to_vec(), vec![9; 60]);
+            }
+            db.maintain(u64::MAX).unwrap();
+        }
+        let stats = db.stats().unwrap();
+        assert!(stats.segments.log < 20 * 40 * 60, "it compacts: {stats:#?}");
+        let bucket_count = stats.geometry.bucket_count();
+        let mut tx = db.begin().unwrap();
+        for i in 0..1_000_u32 {
+            let value_bytes = if i % 100 == 50 { 30_000 } else { 20 };
+            tx.put(i.to_le_bytes(), vec![1; value_bytes]).unwrap();
+        }
+        disk.fail_call(call, ENOSPC, true);
+        let committed = tx.commit();
+        disk.fail_call(u64::MAX, ENOSPC, false);
+        let Err(error) = committed else {
+            is_made = true;
+            break;
+        };
+        error_count += 1;
+        assert_eq!(error.kind(), ErrorKind::Io, "call {call}: {error}");
+        assert_content(&db, &before);
+        for _ in 0..3 {
+            db.sync().unwrap();
+            db.maintain(u64::MAX).unwrap();
+        }
+        let stats = db.stats().unwrap();
+        assert!(stats.geometry.bucket_count() < 4 * bucket_count, "call {call}: {stats:#?}");
+        let used = stats.segments;
+        assert!(stats.dead_bytes <= used.log + used.big + used.waiting, "call {call}: {stats:#?}");
+        assert!(db.check().unwrap().is_clean(), "call {call}");
+    }
+    assert!(is_made && error_count > 8, "{error_count} errors");
 }

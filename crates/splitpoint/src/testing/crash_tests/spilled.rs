@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::compact::options;
 use super::large::{self, Depth};
 use super::{Counts, Op, is_slow, mix, seed, turns};
-use crate::Durability::{Buffered, Sync};
+use crate::Durability::{Async, Buffered, Sync};
 use crate::atomic::kill_points::observe;
 use crate::testing::mutant::{Mutant, with};
 use crate::{Options, SimDisk};
@@ -159,4 +159,44 @@ fn kill_commits(is_compacted: bool) -> Result<(), String> {
     }
     assert!(counts[&KEYS] > 10 && counts[&300] > 1, "{counts:?}");
     Ok(())
+}
+
+/// A background sync would wait for the commit.
+fn power_is_lost_in_a_commit(options: &Options) -> Result<(), String> {
+    let disk = Rc::new(SimDisk::new());
+    let db = disk.open(options).unwrap();
+    for i in 0..KEYS {
+        db.put(key(i), [1; 50]).unwrap();
+    }
+    db.sync().unwrap();
+    let mut transaction = db.begin().unwrap();
+    for i in 0..600 {
+        transaction.put(key(i % 300), vec![i as u8; 400]).unwrap();
+    }
+    db.put_with("before", "the commit", Async).unwrap();
+    let lost: Rc<RefCell<Vec<SimDisk>>> = Rc::default();
+    let (number, kept, machine) = (Cell::new(0_u64), lost.clone(), disk.clone());
+    let observer = move || {
+        number.set(number.get() + 1);
+        if number.get().is_multiple_of(199) {
+            kept.borrow_mut().push(machine.lose_power(0));
+        }
+    };
+    observe(observer, || transaction.commit()).unwrap();
+    let lost = lost.take();
+    assert!(lost.len() > 10, "{} machines", lost.len());
+    let has = |left: &SimDisk| left.open(options).unwrap().contains("before").unwrap();
+    match lost.iter().position(|left| !has(left)) {
+        Some(i) => Err(format!("lost on machine {i} of {}", lost.len())),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn what_was_changed_before_a_large_commit_is_durable_while_it_goes_on() {
+    for options in [spilling().durability(Async), turns::by_turns(spilling())] {
+        power_is_lost_in_a_commit(&options).unwrap();
+        let found = with(Mutant::LeavesEarlierUnsafe, || power_is_lost_in_a_commit(&options));
+        println!("{}", found.expect_err("nothing else syncs it"));
+    }
 }
