@@ -1,6 +1,7 @@
 //! Snapshots and transactions of handles that share a file: beside a writer, and by turns. In one process,
 //! where locks of open file descriptions make no difference; `processes` kills some.
 
+use std::path::Path;
 use std::time::Duration;
 
 use splitpoint::{Batch, Db, ErrorKind, Options, Sharing, Snapshot};
@@ -188,14 +189,20 @@ fn overwrite(db: &Db, times: u64) {
     }
 }
 
+/// Returns a store that has been overwritten, and one that reads it, whose moments may hold back 200 KiB.
+fn churned_beside_a_reader(path: &Path, sharing: Sharing) -> (Db, Db) {
+    let db = compacting(sharing).open(path).expect("opens");
+    overwrite(&db, 5);
+    let reader = Options::new().read_only().max_snapshot_pin(200 << 10);
+    (db, reader.open(path).expect("opens"))
+}
+
 #[test]
 fn a_moment_that_holds_back_too_much_is_given_up_and_space_stays_bounded() {
     for sharing in [Sharing::OneWriter, Sharing::Shared] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.spt");
-        let db = compacting(sharing).open(&path).unwrap();
-        overwrite(&db, 5);
-        let reader = Options::new().read_only().max_snapshot_pin(200 << 10).open(&path).unwrap();
+        let (db, reader) = churned_beside_a_reader(&path, sharing);
         let old = reader.snapshot().unwrap();
         let mut scan = reader.scan().unwrap();
         // A value that is held keeps its bytes, and no moment is given up for what it holds back.
@@ -232,9 +239,7 @@ fn only_as_many_moments_of_a_reader_are_given_up_as_hold_back_too_much() {
     for sharing in [Sharing::OneWriter, Sharing::Shared] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.spt");
-        let db = compacting(sharing).open(&path).unwrap();
-        overwrite(&db, 5);
-        let reader = Options::new().read_only().max_snapshot_pin(200 << 10).open(&path).unwrap();
+        let (db, reader) = churned_beside_a_reader(&path, sharing);
         let old = reader.snapshot().unwrap();
         overwrite(&db, 3);
         let young = reader.snapshot().unwrap();
