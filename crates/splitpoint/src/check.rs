@@ -190,7 +190,7 @@ impl Store {
         if is_log_whole {
             check.read_log(writer.superblock.log_start, writer.log.position())?;
         }
-        if !is_log_whole && let Err(error) = writer.find_segments() {
+        if !is_log_whole && let Err(error) = self.find_segments_as_left(writer) {
             check.report.note_error(&error);
         }
         if !is_log_whole || self.region.storage().is_volatile() {

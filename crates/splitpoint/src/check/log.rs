@@ -61,7 +61,8 @@ struct Pass<'c, 'a> {
     /// How far the log has been read, and where it ends.
     position: LogPosition,
     end: LogPosition,
-    batches: CutBatches<Record<'a>>,
+    /// The records that are held back, with their log sequence numbers.
+    batches: CutBatches<(Record<'a>, u64)>,
     /// The segments that lead to the end, by the one that they follow; found when they are needed.
     followers: Option<BTreeMap<u64, Segment>>,
     powers: Powers,
@@ -98,14 +99,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Takes what a record says of the pairs that are live.
-    fn apply(&mut self, record: &Record<'_>, standing: Standing) {
+    /// Takes what a record, with its log sequence number, says of the pairs that are live.
+    fn apply(&mut self, (record, lsn): (Record<'_>, u64), standing: Standing) {
         let header = &record.header;
         if standing == Standing::InDoubt {
             // Whether the segment of a big record is still its own is in doubt as well.
             let addr = match header.kind {
                 RecordKind::Put => Some(record.addr()),
-                RecordKind::BigPut => big_addr(record),
+                RecordKind::BigPut => big_addr(&record),
                 _ => None,
             };
             for addr in header.prev.into_iter().chain(addr) {
@@ -116,7 +117,7 @@ impl Check<'_> {
         }
         let addr = match header.kind {
             RecordKind::Put => Some(record.addr()),
-            RecordKind::BigPut => self.take_big(record),
+            RecordKind::BigPut => self.take_big(&record, lsn),
             RecordKind::Delete => None,
             _ => return,
         };
@@ -138,9 +139,10 @@ impl Check<'_> {
     }
 
     /// Verifies the big record that `naming` names and returns its address.
-    fn take_big(&mut self, naming: &Record<'_>) -> Option<Addr> {
+    fn take_big(&mut self, naming: &Record<'_>, lsn: u64) -> Option<Addr> {
         let view = &self.store.region.view;
-        let found = big_target(naming).and_then(|target| Ok((target, big_record(view, naming)?)));
+        let big = |target| big_record(view, naming, lsn).map(|big| (target, big));
+        let found = big_target(naming).and_then(big);
         match found {
             Ok(((segment_offset, segment_bytes), big)) => {
                 self.report.log_bytes += big.bytes.len() as u64;
@@ -207,7 +209,7 @@ impl<'a> Pass<'_, 'a> {
             };
             self.region.view.prefetch_range(at + AHEAD_BYTES, record.bytes.len() as u64);
             at += record.bytes.len() as u64;
-            self.take(&record);
+            self.take(&segment, &record);
             if record.header.kind == RecordKind::Link {
                 self.leave(&place, at);
                 return self.follow(&segment, &record);
@@ -238,11 +240,12 @@ impl<'a> Pass<'_, 'a> {
 
     /// Takes a valid record.
     #[inline]
-    fn take(&mut self, record: &Record<'a>) {
+    fn take(&mut self, segment: &Segment, record: &Record<'a>) {
         let Self { check, batches, .. } = self;
         check.report.record_count += 1;
         check.report.log_bytes += record.bytes.len() as u64;
-        batches.add(record, Some(*record), |record, standing| check.apply(&record, standing));
+        let logged = (*record, segment.lsn_at(record.offset));
+        batches.add(record, Some(logged), |logged, standing| check.apply(logged, standing));
     }
 
     /// Says that the records of a segment end at `end`.
@@ -345,7 +348,7 @@ impl<'a> Pass<'_, 'a> {
                 self.lose(place, at..run.start, end, link_at == Some(at));
             }
             for record in records_of(bytes, &place.segment, &run) {
-                self.take(&record);
+                self.take(&place.segment, &record);
             }
             at = run.end;
         }
@@ -365,7 +368,7 @@ impl<'a> Pass<'_, 'a> {
         self.add_lost(range);
         if !is_link {
             let Self { check, batches, .. } = self;
-            batches.cut(|record, standing| check.apply(&record, standing));
+            batches.cut(|logged, standing| check.apply(logged, standing));
         }
     }
 
@@ -434,7 +437,7 @@ impl<'a> Pass<'_, 'a> {
             check.report.note_error(&error);
         }
         check.losses.add_unread_segment();
-        batches.cut(|record, standing| check.apply(&record, standing));
+        batches.cut(|logged, standing| check.apply(logged, standing));
     }
 
     /// Compares where the records end with where they should.

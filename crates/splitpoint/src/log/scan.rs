@@ -130,8 +130,9 @@ impl<'a> LogWalk<'a> {
     #[cold]
     fn next_long_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
         loop {
+            let lsn = self.position.lsn;
             let Some(record) = self.next_record()? else { return Ok(None) };
-            let Some(record) = stored_by(self.view, &record)? else { continue };
+            let Some(record) = stored_by(self.view, &record, lsn)? else { continue };
             let pair = Pair { key: record.key(), value: record.value() };
             return Ok(Some((record.addr(), pair)));
         }
@@ -172,7 +173,7 @@ impl LogWalk<'_> {
     #[inline]
     fn verify_named(&self, record: &Record<'_>) -> Result<()> {
         match record.header.kind {
-            RecordKind::BigPut => big_record(self.view, record).map(drop),
+            RecordKind::BigPut => big_record(self.view, record, self.position.lsn).map(drop),
             RecordKind::Relocate => {
                 Relocation::decode(record)?.verify(self.view, self.compacted_head)
             }
@@ -203,12 +204,12 @@ pub(crate) enum Logged<'a> {
 }
 
 impl<'a> Logged<'a> {
-    /// Returns the change that a record makes, if it makes one.
+    /// Returns the change that the record at a log sequence number makes, if it makes one.
     #[inline]
-    pub(crate) fn of(view: &'a View, record: &Record<'a>) -> Result<Option<Self>> {
+    pub(crate) fn of(view: &'a View, record: &Record<'a>, lsn: u64) -> Result<Option<Self>> {
         let prev = record.header.prev;
         if record.header.kind != RecordKind::Delete {
-            let pair = stored_by(view, record)?;
+            let pair = stored_by(view, record, lsn)?;
             return Ok(pair.map(|pair| Self::Put { pair, prev }));
         }
         expect_value_bytes(record, 8)?;
@@ -280,6 +281,7 @@ impl<'a, T> Changes<'a, T> {
         of_change: impl Fn(Logged<'a>) -> T,
         mut visit: impl FnMut(Step<T>),
     ) -> Result<Option<Record<'a>>> {
+        let lsn = self.walk.position().lsn;
         let Some(record) = self.walk.next_record()? else { return Ok(None) };
         self.record_count += 1;
         if record.header.kind == RecordKind::Relocate {
@@ -300,7 +302,7 @@ impl<'a, T> Changes<'a, T> {
             }
             _ => {}
         }
-        let change = Logged::of(self.walk.view, &record)?.map(of_change);
+        let change = Logged::of(self.walk.view, &record, lsn)?.map(of_change);
         self.batches.add(&record, change, |change| visit(Step::Change(change)));
         Ok(Some(record))
     }
@@ -325,10 +327,10 @@ impl<'a, T> Changes<'a, T> {
 
 /// Returns the record with the pair that a record of the log stores, if it stores one.
 #[inline]
-fn stored_by<'a>(view: &'a View, record: &Record<'a>) -> Result<Option<Record<'a>>> {
+fn stored_by<'a>(view: &'a View, record: &Record<'a>, lsn: u64) -> Result<Option<Record<'a>>> {
     match record.header.kind {
         RecordKind::Put => Ok(Some(*record)),
-        RecordKind::BigPut => big_record_unverified(view, record).map(Some),
+        RecordKind::BigPut => big_record_unverified(view, record, lsn).map(Some),
         _ => Ok(None),
     }
 }
@@ -388,36 +390,34 @@ pub(crate) fn enter(
     }
 }
 
-/// Returns the big record that a BIGPUT record names, with its checksum verified.
-pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
-    let record = big_record_unverified(view, naming)?;
+/// Returns the big record that the BIGPUT record at a log sequence number names, with its checksum
+/// verified.
+pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>, lsn: u64) -> Result<Record<'a>> {
+    let record = big_record_unverified(view, naming, lsn)?;
     debug_assert_eq!(record.header.kind, RecordKind::Big);
     let header = view.segment(record.offset - SegmentHeader::BYTES)?;
     record.verify(header.salt)?;
     Ok(record)
 }
 
-/// Returns the big record that a BIGPUT record names.
-pub(crate) fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
+/// Returns the big record that the BIGPUT record at a log sequence number names. Others that have used the
+/// same space are valid, and begin at other numbers.
+fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>, lsn: u64) -> Result<Record<'a>> {
     let (offset, segment_bytes) = big_target(naming)?;
     let header = view.segment(offset)?;
+    let corrupt =
+        |what, offset, expected, found| Err(Error::Corrupt { what, offset, expected, found });
     if header.kind != SegmentKind::Big || header.segment_bytes != segment_bytes {
-        return Err(Error::Corrupt {
-            what: "big segment size",
-            offset: offset + 16,
-            expected: segment_bytes,
-            found: header.segment_bytes,
-        });
+        return corrupt("big segment size", offset + 16, segment_bytes, header.segment_bytes);
+    }
+    if header.base_lsn != lsn && !mutant::is_made(Mutant::TakesOlderBigs) {
+        return corrupt("segment sequence number", offset + 24, lsn, header.base_lsn);
     }
     let start = offset + SegmentHeader::BYTES;
     let record = view.record_before(start, offset + segment_bytes)?;
     if record.header.kind != RecordKind::Big || record.header.prev != naming.header.prev {
-        return Err(Error::Corrupt {
-            what: "big record",
-            offset: start + 4,
-            expected: RecordKind::Big as u64,
-            found: record.header.kind as u64,
-        });
+        let (expected, found) = (RecordKind::Big as u64, record.header.kind as u64);
+        return corrupt("big record", start + 4, expected, found);
     }
     Ok(record)
 }

@@ -101,6 +101,13 @@ fn last_changes_of(region: &Region) -> usize {
     count.clamp(LAST_CHANGES_MIN, LAST_CHANGES)
 }
 
+/// One of the last changes that were published.
+#[derive(Clone, Copy, Debug)]
+struct LastChange<'a> {
+    record: Record<'a>,
+    lsn: u64,
+}
+
 /// What is looked for at the end of the log.
 struct Search {
     /// How many changes.
@@ -165,7 +172,7 @@ impl Search {
         &self,
         view: &'a View,
         published: LogPosition,
-    ) -> Result<VecDeque<Record<'a>>> {
+    ) -> Result<VecDeque<LastChange<'a>>> {
         let verified_bytes_min = self.count as u64 * VERIFIED_BYTES_A_CHANGE;
         let mut starts = last_segments(view, published, verified_bytes_min, self.is_compacted)?;
         while let Some(first) = starts.pop() {
@@ -186,7 +193,7 @@ impl Search {
         view: &'a View,
         first: LogPosition,
         published: LogPosition,
-    ) -> Result<Option<VecDeque<Record<'a>>>> {
+    ) -> Result<Option<VecDeque<LastChange<'a>>>> {
         let mut walk = LogWalk::from_position(view, first, Trust::Published, published.lsn)?;
         let mut batches = Batches::default();
         let mut last = VecDeque::with_capacity(self.count + 1);
@@ -201,8 +208,8 @@ impl Search {
                 Err(Error::Corrupt { .. }) if lsn < self.durable_lsn => return Ok(None),
                 Err(error) => return Err(error),
             };
-            let mut keep = |record| {
-                last.push_back(record);
+            let mut keep = |change| {
+                last.push_back(change);
                 if last.len() > self.count {
                     last.pop_front();
                 }
@@ -211,7 +218,7 @@ impl Search {
                 // Its batch begins before what is verified, and has been published: all of it counts.
                 batches.take().for_each(&mut keep);
             }
-            batches.add(&record, is_change(&record).then_some(record), keep);
+            batches.add(&record, is_change(&record).then_some(LastChange { record, lsn }), keep);
         }
         assert!(last.len() <= self.count);
         if walk.position() != published {
@@ -322,18 +329,18 @@ impl Unpublished {
 fn compare_with_index(
     region: &Region,
     key_hash: KeyHash<'_>,
-    last: &VecDeque<Record<'_>>,
+    last: &VecDeque<LastChange<'_>>,
     unpublished: &[SlotChange],
 ) -> Result<()> {
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
     // Records that were moved since; an unpublished move may have its slots stored or not.
     let mut moved: HashSet<Addr> = unpublished.iter().map(|change| change.prev).collect();
-    for record in last.iter().rev() {
+    for LastChange { record, lsn } in last.iter().rev() {
         if record.header.kind == RecordKind::Relocate {
             moved.extend(Relocation::decode(record)?.moved().map(|moved| moved.from));
             continue;
         }
-        let change = match Logged::of(&region.view, record) {
+        let change = match Logged::of(&region.view, record, *lsn) {
             // A big record that has been replaced since, in space that has another use now.
             Err(Error::Corrupt { .. }) if record.header.kind == RecordKind::BigPut => continue,
             change => change?,
@@ -350,6 +357,7 @@ fn compare_with_index(
                 || last
                     .iter()
                     .rev()
+                    .map(|later| later.record)
                     .take_while(|later| later.offset != record.offset)
                     .any(|later| later.addr() == prev)
                 || is_moved_to(region, last, record, |copy: Record<'_>| copy.addr() == prev)
@@ -368,16 +376,17 @@ fn compare_with_index(
 /// used again.
 fn is_moved_to(
     region: &Region,
-    last: &VecDeque<Record<'_>>,
+    last: &VecDeque<LastChange<'_>>,
     record: &Record<'_>,
     is_meant: impl Fn(Record<'_>) -> bool,
 ) -> bool {
-    let later = last.iter().rev().take_while(|later| later.offset != record.offset);
+    let later = last.iter().rev().map(|later| later.record);
+    let later = later.take_while(|later| later.offset != record.offset);
     let mut moves = later.filter(|later| later.header.kind == RecordKind::Relocate);
     moves.any(|record| {
         let mut is_there = false;
         // Copies whose space has another use by now are those of a later record.
-        let _ = Relocation::decode(record).and_then(|relocation| {
+        let _ = Relocation::decode(&record).and_then(|relocation| {
             let each = |copy: Record<'_>, _| is_there |= is_meant(copy);
             relocation.for_each_copy(&region.view, each)
         });

@@ -197,14 +197,15 @@ impl Store {
     ) -> Result<()> {
         let (view, end_lsn) = (&self.region.view, writer.log.position().lsn);
         let mut walk = LogWalk::from_position(view, start, Trust::Published, end_lsn)?;
-        while let Some(record) = walk.next_record()? {
+        loop {
+            let lsn = walk.position().lsn;
+            let Some(record) = walk.next_record()? else { return Ok(()) };
             if is_member(&record)
-                && let Some(logged) = Logged::of(view, &record)?
+                && let Some(logged) = Logged::of(view, &record, lsn)?
             {
                 visit(writer, logged)?;
             }
         }
-        Ok(())
     }
 
     /// Returns the change that a record of the log makes.

@@ -95,6 +95,14 @@ impl Store {
         Ok(runs.into())
     }
 
+    /// Looks for the segments with records of a file that nobody changes meanwhile. A process that was killed
+    /// may have begun one for a record that it did not commit: a handle that only reads leaves it in the
+    /// file.
+    pub(crate) fn find_segments_as_left(&self, writer: &mut Writer) -> Result<()> {
+        writer.find_segments()?;
+        if self.reader.is_none() { Ok(()) } else { writer.forget_younger() }
+    }
+
     fn look_at_segments(&self, writer: &mut Writer) -> Result<()> {
         self.see_size()?;
         writer.superblock = read_superblock(self.region.storage())?;

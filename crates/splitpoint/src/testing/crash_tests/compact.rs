@@ -102,8 +102,13 @@ pub(super) fn program() -> Vec<Op> {
 }
 
 pub(super) fn options() -> Options {
+    unpoisoned().poison_freed()
+}
+
+/// Options under which freed space stays as it was, as it does in use.
+fn unpoisoned() -> Options {
     let options = Options::new().fill_factor(4.0).seed(1).segment_bytes_min(4096);
-    with_checkpoints(options.durability(Buffered).live_share(0.9).poison_freed(), 2048)
+    with_checkpoints(options.durability(Buffered).live_share(0.9), 2048)
 }
 
 fn depth() -> Depth {
@@ -275,6 +280,29 @@ fn churn() -> Vec<Op> {
         program.ops.push(Op::SyncInBackground);
     }
     program.ops
+}
+
+/// Stores big records where others have died that are still there: as large, and as new to their keys.
+fn bigs() -> Vec<Op> {
+    let mut program = Program::default();
+    for round in 0..12 {
+        let new = 200 + 3 * round;
+        (new..new + 3).for_each(|i| program.put(i, 5000));
+        (0..12).for_each(|i| program.put(i, 150));
+        (new..new + 3).for_each(|i| program.put(i, 20));
+        program.ops.push(Op::SyncInBackground);
+    }
+    program.ops
+}
+
+/// A power loss may take a big record and leave the one before it, which is valid.
+#[test]
+fn a_big_record_in_the_place_of_another_is_that_one_or_ends_the_log() {
+    let depth = Depth { images: 6, second_every: 1000, share: (0, if is_slow() { 1 } else { 8 }) };
+    let sweep = || large::sweep(SimDisk::new(), unpoisoned(), &bigs(), seed(), depth);
+    sweep().unwrap_or_else(|error| panic!("{error}"));
+    let found = with(Mutant::TakesOlderBigs, sweep).expect_err("it takes older ones");
+    println!("{found}");
 }
 
 #[test]
