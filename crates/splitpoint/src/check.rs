@@ -4,6 +4,7 @@
 
 mod addr_set;
 mod index;
+mod left;
 mod log;
 mod losses;
 mod segments;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use addr_set::AddrSet;
+use left::Left;
 use losses::Losses;
 
 use crate::checkpoint::{Image, is_of_older_version};
@@ -153,6 +155,8 @@ struct Check<'a> {
     big_bytes: u64,
     /// Keys that the records add up to.
     record_count: u64,
+    /// What a killed process has left half made.
+    left: Left<'a>,
 }
 
 impl Store {
@@ -183,9 +187,11 @@ impl Store {
             used: Vec::new(),
             big_bytes: 0,
             record_count: 0,
+            left: Left::default(),
         };
         check.check_superblocks();
         check.check_live_header();
+        check.find_left(writer);
         let is_log_whole = writer.is_log_whole();
         if is_log_whole {
             check.read_log(writer.superblock.log_start, writer.log.position())?;
@@ -197,7 +203,10 @@ impl Store {
             check.read_segments(writer)?;
         }
         check.check_space();
-        check.read_index(writer.state.record_count)?;
+        check.take_left();
+        // Only the log tells of the records that slots have no more.
+        let taken_count = if is_log_whole { 0 } else { check.left.taken_count };
+        check.read_index(writer.state.record_count.saturating_sub(taken_count))?;
         Ok(check.report)
     }
 }

@@ -22,6 +22,8 @@
 //! - Nothing of the store is written.
 //! - A child of a fork has a seat of its own, from its first lookup on.
 
+mod unfinished;
+
 use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
@@ -44,6 +46,8 @@ use crate::storage::holders::locked_storage;
 use crate::storage::open::TURN_WAIT;
 use crate::storage::reader_table::{OpenMoment, Seat, TakenPlace, TurnWord};
 
+pub(crate) use unfinished::{AtCommit, Unfinished, UnfinishedKey};
+
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -55,6 +59,8 @@ pub(crate) struct Reader {
     mapped_epoch: AtomicU64,
     /// How long a pin waits for one that has the file for itself, if it is taken call by call.
     wait_max: Duration,
+    /// What a killed process had not finished when the file was opened.
+    unfinished: Option<Unfinished>,
 }
 
 /// Lookups of a handle that opened a closed store before it takes a place.
@@ -86,6 +92,26 @@ impl Reader {
             pin_count: AtomicU64::new(0),
             mapped_epoch: AtomicU64::new(UNKNOWN),
             wait_max: TURN_WAIT,
+            unfinished: None,
+        }
+    }
+
+    /// Notes the change that a killed process had not finished.
+    pub(crate) fn set_unfinished(&mut self, unfinished: Option<Unfinished>) {
+        self.unfinished = unfinished;
+    }
+
+    /// Returns the keys of that change, unless it is committed by now.
+    pub(crate) fn unfinished_keys(&self, region: &Region) -> Vec<UnfinishedKey> {
+        self.unfinished.as_ref().map_or_else(Vec::new, |change| change.keys(region))
+    }
+
+    /// Returns what a key had at the last commit, for a caller that holds a pin.
+    #[inline]
+    pub(crate) fn at_commit(&self, region: &Region, key: &[u8], hash: u64) -> Result<AtCommit> {
+        match &self.unfinished {
+            None => Ok(AtCommit::AsNow),
+            Some(change) => change.at_commit(region, key, hash),
         }
     }
 

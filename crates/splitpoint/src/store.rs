@@ -65,7 +65,7 @@ use crate::log::durable::GroupCommit;
 use crate::log::record::{Pair, Record};
 use crate::options::{Access, Durability, Options, Sharing};
 use crate::pins::Bunch;
-use crate::reader::Reader;
+use crate::reader::{AtCommit, Reader};
 use crate::region::{Extents, Region, View, read_superblock};
 use crate::stats::{Checkpoint, Lookups, Occupancy, ReaderStats, Recovery, SegmentBytes, Stats};
 use crate::storage::failure::io_error;
@@ -445,6 +445,9 @@ impl Store {
     #[cold]
     fn find_beside_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
         let Some(reader) = &self.reader else { return Err(in_fork()) };
+        if let AtCommit::Was(record) = reader.at_commit(&self.region, key, hash)? {
+            return record.map(|addr| self.region.view.pair(addr)).transpose();
+        }
         reader.look(&self.region, |lines| {
             let Some(instrument) = &self.instrument else {
                 return find(lines, hash, |addr| key_at(&self.region.view, addr, key));

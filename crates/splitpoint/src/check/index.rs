@@ -115,6 +115,9 @@ impl Pass<'_, '_> {
         }
         self.check.report.line_count += 1;
         for (i, slot) in line.slots_in_use() {
+            if self.check.left.is_stray(line, i) {
+                continue;
+            }
             self.slot_count += 1;
             self.check_slot(slot, bucket, offset + i as u64 * 8);
         }

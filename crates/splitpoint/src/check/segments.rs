@@ -64,7 +64,7 @@ impl Check<'_> {
                 self.tell(CheckStage::Log, bytes, bytes_total)?;
             }
         }
-        let counted = writer.state.live_bytes;
+        let counted = writer.state.live_bytes.saturating_sub(self.left.taken_bytes);
         if self.report.is_clean() && live_bytes != counted {
             self.report.note("live bytes", LIVE_OFFSET, live_bytes, counted);
         }

@@ -324,12 +324,23 @@ pub(crate) fn is_last_split_whole<L: Lines + ?Sized>(
     Ok(is_whole)
 }
 
-/// Visits the slots of the last split's lower bucket that do not belong there or are there twice.
-fn for_each_stray<L: Lines + ?Sized>(
-    lines: &L,
+/// Returns the slots that [`repair_last_split`] would erase, by their line and place.
+pub(crate) fn strays_of_last_split<'a, L: Lines + ?Sized>(
+    lines: &'a L,
     geometry: Geometry,
     hash_of: &mut impl FnMut(Addr) -> Result<u64>,
-    mut visit: impl FnMut(&Line, usize),
+) -> Result<Vec<(&'a Line, usize)>> {
+    let mut strays = Vec::new();
+    for_each_stray(lines, geometry, hash_of, |line, i| strays.push((line, i)))?;
+    Ok(strays)
+}
+
+/// Visits the slots of the last split's lower bucket that do not belong there or are there twice.
+fn for_each_stray<'a, L: Lines + ?Sized>(
+    lines: &'a L,
+    geometry: Geometry,
+    hash_of: &mut impl FnMut(Addr) -> Result<u64>,
+    mut visit: impl FnMut(&'a Line, usize),
 ) -> Result<()> {
     let Some(plan) = geometry.plan_merge() else { return Ok(()) };
     debug_assert!(plan.lower < plan.upper && plan.upper.0 + 1 == geometry.bucket_count());

@@ -3,18 +3,19 @@
 //! | found | done |
 //! |---|---|
 //! | a writer is there, or has closed the store | its tables are read as they are |
-//! | a killed writer has left the tables, valid as after each of its stores | the same; the next writer completes the change that was being made |
+//! | a killed writer has left the tables, valid as after each of its stores | the same; a change that it had not committed does not count, and the next writer completes it |
 //! | anything else | writers are kept out as long as the handle is open, and it makes an index of its own |
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::log_scan::NO_RECORD;
 use super::{Opening, random_u64, refuse_cut, resolve_hash};
 use crate::error::Result;
 use crate::log::append::Appender;
 use crate::options::{Access, Options, Sharing};
-use crate::reader::Reader;
+use crate::reader::{Reader, Unfinished};
 use crate::region::{Extents, Region, read_superblock};
 use crate::stats::Recovery;
 use crate::storage::Storage;
@@ -52,7 +53,7 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Optio
             // One that is opening the file may find that they are not to be trusted.
             && !(has_writer && shared.has_opening_writer())
         {
-            return opening.finish_beside(&region, is_per_call).map(Some);
+            return opening.finish_beside(&region, is_per_call, None).map(Some);
         }
         // Also where a writer was killed after the look.
         let is_kept = if is_per_call {
@@ -66,13 +67,17 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Optio
         region.see_size()?;
         let opening = begin(&region, options)?;
         refuse_cut(region.storage(), &opening.superblock)?;
-        if !options.rebuild_index
-            && opening.may_read_beside(&region, false)
-            && (opening.superblock.is_clean || opening.is_readable_as_left(&region))
-        {
+        let left = if options.rebuild_index || !opening.may_read_beside(&region, false) {
+            None
+        } else if opening.superblock.is_clean {
+            Some(Left(None))
+        } else {
+            opening.left_behind(&region)
+        };
+        if let Some(Left(unfinished)) = left {
             let are_in = if is_per_call { shared.let_turns_in() } else { shared.let_writers_in() };
             are_in.map_err(lock_failed)?;
-            return opening.finish_beside(&region, is_per_call).map(Some);
+            return opening.finish_beside(&region, is_per_call, unfinished).map(Some);
         }
         if is_per_call {
             return Ok(None);
@@ -81,6 +86,9 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Optio
     }
     Err(locked_storage(region.storage()))
 }
+
+/// What a killed writer, whose tables can be read, had not finished.
+struct Left(Option<Unfinished>);
 
 fn begin(region: &Region, options: &Options) -> Result<Opening> {
     let superblock = read_superblock(region.storage())?;
@@ -110,23 +118,30 @@ impl Opening {
         if has_writer { live.is_of_file(identity) } else { live.is_of(identity) }
     }
 
-    /// Returns whether the tables that a killed writer left agree with the log, and no record was being
-    /// moved from which nothing would lead back. Writers are kept out.
-    fn is_readable_as_left(&self, region: &Region) -> bool {
+    /// Returns what a killed writer had not finished, if its tables agree with the log, and no record was
+    /// being moved from which nothing would lead back. Writers are kept out.
+    fn left_behind(&self, region: &Region) -> Option<Left> {
         if is_left_moving(region.storage()) {
-            return false;
+            return None;
         }
-        let agreement = || -> Result<bool> {
+        let compare = || -> Result<Left> {
             region.windows.map_listed_pieces()?;
             let (position, _) = committed_position(&self.superblock, region);
-            self.compare_with_log(region, position)?;
-            Ok(true)
+            let changes = self.compare_with_log(region, position)?.changes;
+            let record = |addr| (addr != NO_RECORD).then_some(addr);
+            let records = changes.iter().map(|it| (it.hash, [record(it.addr), record(it.prev)]));
+            Ok(Left(Unfinished::new(position.lsn, records)))
         };
-        agreement().unwrap_or(false)
+        compare().ok()
     }
 
     /// Ends the opening of a handle that reads the tables in the file.
-    fn finish_beside(mut self, region: &Arc<Region>, is_per_call: bool) -> Result<Opened> {
+    fn finish_beside(
+        mut self,
+        region: &Arc<Region>,
+        is_per_call: bool,
+        unfinished: Option<Unfinished>,
+    ) -> Result<Opened> {
         let (position, state) = committed_position(&self.superblock, region);
         self.log.set_read_position(position);
         let recovery = if self.superblock.is_clean {
@@ -137,9 +152,10 @@ impl Opening {
         let shared = region.storage().neighbours().expect("it is beside a writer");
         let is_closed =
             self.superblock.is_clean && !region.live().has_pid() && !shared.has_writer();
-        let reader =
-            if is_per_call { Reader::per_call(region) } else { Reader::new(region, is_closed) };
-        let reader = Some(reader?);
+        let mut reader =
+            if is_per_call { Reader::per_call(region) } else { Reader::new(region, is_closed) }?;
+        reader.set_unfinished(unfinished);
+        let reader = Some(reader);
         let extents = Extents::of(region);
         let opened = self.finish(extents, (state, recovery, position.lsn));
         Ok(Opened { reader, ..opened })

@@ -4,12 +4,14 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 
 use crate::atomic::kill_points::observe;
 use crate::hash::{HashFunction, HashId};
 use crate::index::overflow::LinePool as _;
-use crate::region::LivePool;
+use crate::region::{LivePool, Region};
+use crate::storage::open::open_and_lock;
 use crate::{Create, Db, Durability, Options, Recovery, SimDisk};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -34,8 +36,26 @@ fn options(fill_factor: f64) -> Options {
 /// Opens the machine that a kill has left for reading only and checks that it shows `before` or
 /// `after` in every way, and no damage.
 fn assert_readable(disk: &SimDisk, options: &Options, before: &Content, after: &Content, at: &str) {
-    let db = disk.open(&options.clone().read_only()).unwrap();
-    let found = content(&db);
+    assert_shows(&disk.open(&options.clone().read_only()).unwrap(), before, after, at);
+}
+
+/// Opens what a kill has left in a file, for a handle that reads and lets writers come.
+fn open_file_as_left(disk: &SimDisk, path: &Path, options: &Options) -> Db {
+    std::fs::write(path, disk.file()).unwrap();
+    {
+        let storage = open_and_lock(path, options).unwrap().storage;
+        let region = Region::new(Box::new(storage), false).unwrap();
+        if region.live().is_of(disk.identity()) {
+            region.claim_live().unwrap();
+            region.live().set_identity(region.storage().identity());
+        }
+    }
+    options.clone().read_only().open(path).unwrap()
+}
+
+/// Checks that a handle shows `before` or `after` in every way, and no damage.
+fn assert_shows(db: &Db, before: &Content, after: &Content, at: &str) {
+    let found = content(db);
     assert!(found == *before || found == *after, "{at}: {} keys", found.len());
     assert_eq!(db.len(), found.len() as u64, "{at}");
     for key in before.keys().chain(after.keys()) {
@@ -111,6 +131,50 @@ fn a_kill_at_any_store_leaves_the_change_made_or_not_made() {
         assert_eq!(content(db.as_ref().unwrap()), model);
     }
     assert!(kill_count > 1500, "{kill_count}");
+}
+
+/// Kills a store at every store of a word of a change, between which records move and space is used again.
+/// What is left is read without a lock that keeps writers out. (Of a kill while records move the reader table
+/// tells, and such a handle has an index of its own.)
+#[test]
+fn what_a_kill_leaves_in_a_file_is_one_moment_for_a_handle_that_lets_writers_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("left.spt");
+    let options = options(4.0).checkpoint_bytes_min(2048).live_share(0.9);
+    let disk = Rc::new(SimDisk::new());
+    let db = disk.open(&options).unwrap();
+    let mut model = Content::new();
+    let mut warm_count = 0;
+    for step in 0..420_u64 {
+        let before = model.clone();
+        let key = vec![(step * 7 % 40) as u8];
+        let value = vec![step as u8; if step % 9 == 3 { 5000 } else { 150 }];
+        let copies = Rc::new(RefCell::new(Vec::new()));
+        let observer = {
+            let (disk, copies) = (disk.clone(), copies.clone());
+            move || copies.borrow_mut().push(disk.kill())
+        };
+        if step % 11 == 10 {
+            db.maintain(u64::MAX).unwrap();
+            continue;
+        }
+        observe(observer, || {
+            if step % 5 == 4 {
+                db.delete(&key).unwrap();
+                model.remove(&key);
+            } else {
+                db.put(&key, &value).unwrap();
+                model.insert(key.clone(), value.clone());
+            }
+        });
+        for (place, copy) in copies.take().iter().enumerate().skip(step as usize % 5).step_by(5) {
+            let db = open_file_as_left(copy, &path, &options);
+            assert_shows(&db, &before, &model, &format!("step {step}, place {place}"));
+            warm_count += u64::from(matches!(db.recovery(), Recovery::WarmRestart { .. }));
+        }
+    }
+    assert!(db.store().lock().unwrap().superblock.is_compacted);
+    assert!(warm_count > 500, "{warm_count} were read as they are");
 }
 
 /// The free list and the count of overflow lines that were handed out are words of their own. A process

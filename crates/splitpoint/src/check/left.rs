@@ -1,0 +1,79 @@
+//! What a killed process has left half made, which the next writer completes: no damage.
+//!
+//! The tables of a file that was not closed are as after some store of its last writer. Of the keys of a change
+//! that it had not committed, the slots hold what was there before or what the change stores. Of a bucket that
+//! it was splitting or merging, the lower one may hold slots that the other has too.
+
+use std::ptr;
+
+use super::Check;
+use crate::atomic::Ordering;
+use crate::format::Addr;
+use crate::index::Lines;
+use crate::index::line::Line;
+use crate::index::lookup::is_held;
+use crate::index::shape::Shape;
+use crate::index::split::strays_of_last_split;
+use crate::reader::UnfinishedKey;
+use crate::store::Writer;
+
+/// What was left half made.
+#[derive(Default)]
+pub(super) struct Left<'a> {
+    keys: Vec<UnfinishedKey>,
+    /// Slots that do not count, by their line and place.
+    strays: Vec<(&'a Line, usize)>,
+    /// Records that no slot holds any more, though they count until the change is committed, and their
+    /// bytes.
+    pub(super) taken_count: u64,
+    pub(super) taken_bytes: u64,
+}
+
+impl Left<'_> {
+    /// Returns whether a slot of a line is there twice, or is in the wrong bucket, until the next writer
+    /// comes.
+    pub(super) fn is_stray(&self, line: &Line, place: usize) -> bool {
+        self.strays.iter().any(|&(stray, at)| ptr::eq(stray, line) && at == place)
+    }
+}
+
+impl Check<'_> {
+    /// Finds what a killed process has left half made in a file that this handle only reads.
+    pub(super) fn find_left(&mut self, writer: &Writer) {
+        let (store, region) = (self.store, &self.store.region);
+        let Some(reader) = store.reader.as_ref().filter(|_| !writer.superblock.is_clean) else {
+            return;
+        };
+        let geometry = Shape::of_word(region.windows.shape().load(Ordering::Acquire)).geometry;
+        let hash_of = &mut |addr: Addr| Ok(store.hash_of(region.view.pair(addr)?.key));
+        // Damage is found by the pass over the index.
+        self.left.strays =
+            strays_of_last_split(&region.windows, geometry, hash_of).unwrap_or_default();
+        self.left.keys = reader.unfinished_keys(region);
+        for key in &self.left.keys {
+            if let Some(before) = key.before.filter(|&addr| !self.is_slot(key.hash, addr)) {
+                self.left.taken_count += 1;
+                let record = region.view.version(before);
+                self.left.taken_bytes += record.map_or(0, |record| record.bytes.len() as u64);
+            }
+        }
+    }
+
+    /// Has the records live that the slots of such a change hold, in place of those before it.
+    pub(super) fn take_left(&mut self) {
+        for key in std::mem::take(&mut self.left.keys) {
+            if let Some(before) = key.before.filter(|&addr| !self.is_slot(key.hash, addr)) {
+                self.live.set(before, false);
+            }
+            for stored in key.stored {
+                if self.is_slot(key.hash, stored) {
+                    self.live.set(stored, true);
+                }
+            }
+        }
+    }
+
+    fn is_slot(&self, hash: u64, addr: Addr) -> bool {
+        is_held(&self.store.region.windows, hash, addr).unwrap_or(false)
+    }
+}
