@@ -46,7 +46,7 @@ use crate::storage::holders::locked_storage;
 use crate::storage::open::TURN_WAIT;
 use crate::storage::reader_table::{OpenMoment, Seat, TakenPlace, TurnWord};
 
-pub(crate) use unfinished::{AtCommit, Unfinished, UnfinishedKey};
+pub(crate) use unfinished::{AtCommit, Unfinished, UnfinishedRecord};
 
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
@@ -99,11 +99,6 @@ impl Reader {
     /// Notes the change that a killed process had not finished.
     pub(crate) fn set_unfinished(&mut self, unfinished: Option<Unfinished>) {
         self.unfinished = unfinished;
-    }
-
-    /// Returns the keys of that change, unless it is committed by now.
-    pub(crate) fn unfinished_keys(&self, region: &Region) -> Vec<UnfinishedKey> {
-        self.unfinished.as_ref().map_or_else(Vec::new, |change| change.keys(region))
     }
 
     /// Returns what a key had at the last commit, for a caller that holds a pin.

@@ -8,19 +8,21 @@ use std::ptr;
 
 use super::Check;
 use crate::atomic::Ordering;
+use crate::error::Result;
 use crate::format::Addr;
 use crate::index::Lines;
 use crate::index::line::Line;
 use crate::index::lookup::is_held;
 use crate::index::shape::Shape;
 use crate::index::split::strays_of_last_split;
-use crate::reader::UnfinishedKey;
+use crate::options::Access;
+use crate::reader::UnfinishedRecord;
 use crate::store::Writer;
 
 /// What was left half made.
 #[derive(Default)]
 pub(super) struct Left<'a> {
-    keys: Vec<UnfinishedKey>,
+    unfinished: Vec<UnfinishedRecord>,
     /// Slots that do not count, by their line and place.
     strays: Vec<(&'a Line, usize)>,
     /// Records that no slot holds any more, though they count until the change is committed, and their
@@ -39,36 +41,36 @@ impl Left<'_> {
 
 impl Check<'_> {
     /// Finds what a killed process has left half made in a file that this handle only reads.
-    pub(super) fn find_left(&mut self, writer: &Writer) {
+    pub(super) fn find_left(&mut self, writer: &Writer) -> Result<()> {
         let (store, region) = (self.store, &self.store.region);
-        let Some(reader) = store.reader.as_ref().filter(|_| !writer.superblock.is_clean) else {
-            return;
-        };
+        let is_beside = store.reader.is_some() && store.access == Access::ReadOnly;
+        if !is_beside || writer.superblock.is_clean {
+            return Ok(());
+        }
         let geometry = Shape::of_word(region.windows.shape().load(Ordering::Acquire)).geometry;
         let hash_of = &mut |addr: Addr| Ok(store.hash_of(region.view.pair(addr)?.key));
         // Damage is found by the pass over the index.
         self.left.strays =
             strays_of_last_split(&region.windows, geometry, hash_of).unwrap_or_default();
-        self.left.keys = reader.unfinished_keys(region);
-        for key in &self.left.keys {
-            if let Some(before) = key.before.filter(|&addr| !self.is_slot(key.hash, addr)) {
+        self.left.unfinished = store.unfinished_behind(writer.log.position())?;
+        for record in &self.left.unfinished {
+            if let Some(prev) = record.prev.filter(|&addr| !self.is_slot(record.hash, addr)) {
                 self.left.taken_count += 1;
-                let record = region.view.version(before);
-                self.left.taken_bytes += record.map_or(0, |record| record.bytes.len() as u64);
+                let prev = region.view.version(prev);
+                self.left.taken_bytes += prev.map_or(0, |prev| prev.bytes.len() as u64);
             }
         }
+        Ok(())
     }
 
     /// Has the records live that the slots of such a change hold, in place of those before it.
     pub(super) fn take_left(&mut self) {
-        for key in std::mem::take(&mut self.left.keys) {
-            if let Some(before) = key.before.filter(|&addr| !self.is_slot(key.hash, addr)) {
-                self.live.set(before, false);
+        for UnfinishedRecord { hash, addr, prev } in std::mem::take(&mut self.left.unfinished) {
+            if let Some(prev) = prev.filter(|&addr| !self.is_slot(hash, addr)) {
+                self.live.set(prev, false);
             }
-            for stored in key.stored {
-                if self.is_slot(key.hash, stored) {
-                    self.live.set(stored, true);
-                }
+            if let Some(addr) = addr.filter(|&addr| self.is_slot(hash, addr)) {
+                self.live.set(addr, true);
             }
         }
     }

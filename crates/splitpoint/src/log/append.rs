@@ -626,6 +626,7 @@ impl Appender {
             base_lsn: self.next_base_lsn(),
             previous_offset: self.tail.as_ref().map_or(0, |tail| tail.segment_offset),
             salt: self.next_salt(),
+            naming_salt: 0,
         };
         region.write("write to", |storage| storage.write_at(offset, &header.encode()))?;
         Ok(TailSegment {
@@ -821,6 +822,7 @@ impl Appender {
             base_lsn: self.lsn,
             previous_offset: 0,
             salt: self.next_salt(),
+            naming_salt: self.tail.as_ref().expect("room is reserved for the record").salt,
         };
         let mut head = [0; HEADER_BYTES_MAX];
         let head_bytes = header.encode(&mut head);

@@ -18,6 +18,8 @@ pub(crate) struct Segment {
     pub(crate) sequence: u64,
     pub(crate) previous_offset: u64,
     pub(crate) salt: u64,
+    /// Of a big one, the salt of the log segment that names it; 0 if that is not known.
+    pub(crate) naming_salt: u64,
 }
 
 impl Segment {
@@ -31,6 +33,7 @@ impl Segment {
             sequence: header.sequence,
             previous_offset: header.previous_offset,
             salt: header.salt,
+            naming_salt: header.naming_salt,
         }
     }
 
@@ -47,7 +50,8 @@ impl Segment {
         let aligned = 1 << offset.trailing_zeros().min(LOG_SEGMENT_BYTES_MAX.trailing_zeros());
         let bytes = bytes_max.min(aligned);
         debug_assert!(bytes <= LOG_SEGMENT_BYTES_MAX && offset.is_multiple_of(GRANULE_BYTES));
-        Self { offset, bytes, base_lsn, sequence: 0, previous_offset, salt }
+        let (sequence, naming_salt) = (0, 0);
+        Self { offset, bytes, base_lsn, sequence, previous_offset, salt, naming_salt }
     }
 
     /// Returns where the first record is.
@@ -58,6 +62,11 @@ impl Segment {
     /// Returns where the segment ends.
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.bytes
+    }
+
+    /// Returns what the segment of a big record has, if the record at `offset` names it.
+    pub(crate) fn name_at(&self, offset: u64) -> BigName {
+        BigName { lsn: self.lsn_at(offset), salt: self.salt }
     }
 
     /// Returns the log sequence number of the record at `offset`.
@@ -72,6 +81,24 @@ impl Segment {
         let at = self.first() + before;
         debug_assert_eq!(self.lsn_at(at) + LINK_BYTES, next.base_lsn);
         (next.previous_offset == self.offset && at + LINK_BYTES <= self.end()).then_some(at)
+    }
+}
+
+/// What the segment of a big record says of the BIGPUT record that names it. Of other big records that have
+/// used the same space it is different, even if a power loss has taken the BIGPUT of one, and its log sequence
+/// number came again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BigName {
+    pub(crate) lsn: u64,
+    /// Salt of the log segment.
+    pub(crate) salt: u64,
+}
+
+impl BigName {
+    /// Returns whether `big` is the segment that was meant.
+    pub(crate) fn is_of(self, big: &Segment) -> bool {
+        // Earlier builds did not note the salt.
+        big.base_lsn == self.lsn && [0, self.salt].contains(&big.naming_salt)
     }
 }
 
@@ -112,7 +139,19 @@ mod tests {
     use super::*;
 
     fn segment(offset: u64, base_lsn: u64, previous_offset: u64) -> Segment {
-        Segment { offset, bytes: 4096, base_lsn, sequence: 0, previous_offset, salt: 0 }
+        let (bytes, sequence, salt, naming_salt) = (4096, 0, 0, 0);
+        Segment { offset, bytes, base_lsn, sequence, previous_offset, salt, naming_salt }
+    }
+
+    #[test]
+    fn a_big_segment_is_told_by_the_record_that_names_it() {
+        let name = BigName { lsn: 96, salt: 7 };
+        let big =
+            |base_lsn, naming_salt| Segment { base_lsn, naming_salt, ..segment(65_536, 0, 0) };
+        assert!(name.is_of(&big(96, 7)));
+        assert!(name.is_of(&big(96, 0)), "of an earlier build");
+        assert!(!name.is_of(&big(96, 8)), "a number that came again, in another segment");
+        assert!(!name.is_of(&big(120, 7)));
     }
 
     #[test]

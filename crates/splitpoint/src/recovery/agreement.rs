@@ -30,7 +30,7 @@ use crate::log::batch::{Batches, is_member};
 use crate::log::record::{Record, RecordKind};
 use crate::log::relocation::Relocation;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
-use crate::log::segment::Segment;
+use crate::log::segment::{BigName, Segment};
 use crate::region::{Region, View};
 use crate::testing::mutant::{self, Mutant};
 
@@ -105,7 +105,7 @@ fn last_changes_of(region: &Region) -> usize {
 #[derive(Clone, Copy, Debug)]
 struct LastChange<'a> {
     record: Record<'a>,
-    lsn: u64,
+    name: BigName,
 }
 
 /// What is looked for at the end of the log.
@@ -198,7 +198,7 @@ impl Search {
         let mut batches = Batches::default();
         let mut last = VecDeque::with_capacity(self.count + 1);
         loop {
-            let (salt, lsn) = (walk.segment().salt, walk.position().lsn);
+            let (salt, lsn, name) = (walk.segment().salt, walk.position().lsn, walk.name());
             let record = walk.next_record().and_then(|record| {
                 record.map(|record| record.verify(salt).map(|()| record)).transpose()
             });
@@ -218,7 +218,7 @@ impl Search {
                 // Its batch begins before what is verified, and has been published: all of it counts.
                 batches.take().for_each(&mut keep);
             }
-            batches.add(&record, is_change(&record).then_some(LastChange { record, lsn }), keep);
+            batches.add(&record, is_change(&record).then_some(LastChange { record, name }), keep);
         }
         assert!(last.len() <= self.count);
         if walk.position() != published {
@@ -335,12 +335,12 @@ fn compare_with_index(
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
     // Records that were moved since; an unpublished move may have its slots stored or not.
     let mut moved: HashSet<Addr> = unpublished.iter().map(|change| change.prev).collect();
-    for LastChange { record, lsn } in last.iter().rev() {
+    for LastChange { record, name } in last.iter().rev() {
         if record.header.kind == RecordKind::Relocate {
             moved.extend(Relocation::decode(record)?.moved().map(|moved| moved.from));
             continue;
         }
-        let change = match Logged::of(&region.view, record, *lsn) {
+        let change = match Logged::of(&region.view, record, *name) {
             // A big record that has been replaced since, in space that has another use now.
             Err(Error::Corrupt { .. }) if record.header.kind == RecordKind::BigPut => continue,
             change => change?,

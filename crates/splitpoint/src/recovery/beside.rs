@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::log_scan::NO_RECORD;
+use super::log_scan::{NO_RECORD, SlotChange};
 use super::{Opening, random_u64, refuse_cut, resolve_hash};
 use crate::error::Result;
 use crate::log::append::Appender;
 use crate::options::{Access, Options, Sharing};
-use crate::reader::{Reader, Unfinished};
+use crate::reader::{Reader, Unfinished, UnfinishedRecord};
 use crate::region::{Extents, Region, read_superblock};
 use crate::stats::Recovery;
 use crate::storage::Storage;
@@ -124,14 +124,17 @@ impl Opening {
         if is_left_moving(region.storage()) {
             return None;
         }
-        let compare = || -> Result<Left> {
-            region.windows.map_listed_pieces()?;
-            let (position, _) = committed_position(&self.superblock, region);
-            let changes = self.compare_with_log(region, position)?.changes;
-            let record = |addr| (addr != NO_RECORD).then_some(addr);
-            let records = changes.iter().map(|it| (it.hash, [record(it.addr), record(it.prev)]));
-            Ok(Left(Unfinished::new(position.lsn, records)))
-        };
+        let compare =
+            || -> Result<Left> {
+                region.windows.map_listed_pieces()?;
+                let (position, _) = committed_position(&self.superblock, region);
+                let changes = self.compare_with_log(region, position)?.changes;
+                let record = |addr| (addr != NO_RECORD).then_some(addr);
+                let records = changes.iter().map(|&SlotChange { hash, addr, prev }| {
+                    UnfinishedRecord { hash, addr: record(addr), prev: record(prev) }
+                });
+                Ok(Left(Unfinished::new(position.lsn, records)))
+            };
         compare().ok()
     }
 

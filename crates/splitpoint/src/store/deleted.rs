@@ -22,7 +22,9 @@ use crate::error::Result;
 use crate::format::{Addr, SegmentHeader, SegmentKind, u64_at};
 use crate::log::append::LogPosition;
 use crate::log::record::{Record, RecordHeader, RecordKind};
-use crate::log::scan::{LogWalk, Trust, link_target};
+use crate::log::relocation::Relocation;
+use crate::log::scan::{LogWalk, Trust, big_addr, link_target};
+use crate::reader::UnfinishedRecord;
 use crate::testing::mutant::{self, Mutant};
 
 /// Bytes that are copied first to see whether they are a record: a tombstone, or the largest header.
@@ -83,6 +85,43 @@ fn tombstone(record: &Record<'_>) -> Option<(u64, Addr)> {
     let is_tombstone = record.header.kind == RecordKind::Delete && record.header.value_bytes == 8;
     let prev = record.header.prev.filter(|_| is_tombstone)?;
     Some((u64_at(record.value(), 0), prev))
+}
+
+impl Store {
+    /// Returns the records of the change that a killed process had appended behind `position`, where the log
+    /// ended at the last commit, and not committed; also those of a batch that is not whole, whose slots are
+    /// as before. The caller keeps writers out.
+    pub(crate) fn unfinished_behind(&self, position: LogPosition) -> Result<Vec<UnfinishedRecord>> {
+        let view = &self.region.view;
+        let mut unfinished = Vec::new();
+        look_behind(self, position, |record| {
+            let prev = record.header.prev;
+            if let Some((hash, addr)) = tombstone(record) {
+                unfinished.push(UnfinishedRecord { hash, addr: None, prev: Some(addr) });
+            }
+            let stored = match record.header.kind {
+                RecordKind::Put => Some(record.addr()),
+                RecordKind::BigPut => big_addr(record),
+                _ => None,
+            };
+            if let Some(addr) = stored
+                && let Ok(pair) = view.pair(addr)
+            {
+                let hash = self.hash_of(pair.key);
+                unfinished.push(UnfinishedRecord { hash, addr: Some(addr), prev });
+            }
+            if record.header.kind == RecordKind::Relocate
+                && let Ok(relocation) = Relocation::decode(record)
+            {
+                // What is not whole has changed no slot.
+                let _ = relocation.for_each_copy(view, |copy, from| {
+                    let (hash, addr) = (self.hash_of(copy.key()), Some(copy.addr()));
+                    unfinished.push(UnfinishedRecord { hash, addr, prev: Some(from.from) });
+                });
+            }
+        })?;
+        Ok(unfinished)
+    }
 }
 
 /// Calls `visit` with the records behind `position`, where the log ended at a commit: those of later commits,

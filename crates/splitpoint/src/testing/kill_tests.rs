@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -12,6 +13,7 @@ use crate::hash::{HashFunction, HashId};
 use crate::index::overflow::LinePool as _;
 use crate::region::{LivePool, Region};
 use crate::storage::open::open_and_lock;
+use crate::testing::mutant::{self, Mutant};
 use crate::{Create, Db, Durability, Options, Recovery, SimDisk};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -138,6 +140,16 @@ fn a_kill_at_any_store_leaves_the_change_made_or_not_made() {
 /// tells, and such a handle has an index of its own.)
 #[test]
 fn what_a_kill_leaves_in_a_file_is_one_moment_for_a_handle_that_lets_writers_come() {
+    sweep_files_left();
+}
+
+#[test]
+fn a_reader_that_shows_what_a_killed_process_had_not_committed_is_found() {
+    let sweep = || mutant::with(Mutant::ShowsUnfinished, sweep_files_left);
+    assert!(catch_unwind(AssertUnwindSafe(sweep)).is_err(), "it goes unnoticed");
+}
+
+fn sweep_files_left() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("left.spt");
     let options = options(4.0).checkpoint_bytes_min(2048).live_share(0.9);
@@ -170,7 +182,13 @@ fn what_a_kill_leaves_in_a_file_is_one_moment_for_a_handle_that_lets_writers_com
         for (place, copy) in copies.take().iter().enumerate().skip(step as usize % 5).step_by(5) {
             let db = open_file_as_left(copy, &path, &options);
             assert_shows(&db, &before, &model, &format!("step {step}, place {place}"));
-            warm_count += u64::from(matches!(db.recovery(), Recovery::WarmRestart { .. }));
+            if matches!(db.recovery(), Recovery::WarmRestart { .. }) {
+                warm_count += 1;
+                // From its commit on the handle shows what the next writer makes of it.
+                let writer = options.open(&path).unwrap();
+                assert_eq!(content(&db), content(&writer), "step {step}, place {place}");
+                assert_shows(&db, &before, &model, &format!("step {step}, place {place}, later"));
+            }
         }
     }
     assert!(db.store().lock().unwrap().superblock.is_compacted);

@@ -47,6 +47,8 @@ pub(crate) enum Mutant {
     PublishesUncommitted,
     /// The big records of a batch that nothing commits count as live when the store is opened.
     KeepsAbandonedBigs,
+    /// A reader shows the change in which a process was killed, as far as its slots are stored.
+    ShowsUnfinished,
     /// A big record that was there before is taken for the one that the log names.
     TakesOlderBigs,
     /// A large batch is made while changes before it are not durable.

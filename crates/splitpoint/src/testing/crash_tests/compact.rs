@@ -291,6 +291,13 @@ fn bigs() -> Vec<Op> {
         (0..12).for_each(|i| program.put(i, 150));
         (new..new + 3).for_each(|i| program.put(i, 20));
         program.ops.push(Op::SyncInBackground);
+        if round % 4 == 3 {
+            // What was lost is stored again, at the numbers in the log that come again.
+            program.put(new + 3, 5000);
+            program.put(new + 4, 5000);
+            program.ops.push(Op::LosePower(round));
+            program.put(new + 3, 5000);
+        }
     }
     program.ops
 }
