@@ -7,6 +7,8 @@ mod address_space;
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod bank;
+#[cfg(test)]
 mod batch;
 #[cfg(test)]
 mod beside;
