@@ -17,6 +17,8 @@ mod check;
 #[cfg(test)]
 mod checkpoint;
 #[cfg(test)]
+mod churn;
+#[cfg(test)]
 mod compaction;
 #[cfg(test)]
 mod concurrency;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use splitpoint::{Db, Options, Sharing};
 
 use crate::bank;
+use crate::churn;
 use crate::support::{HANG, Rng, assert_sound, content, rounds, seed};
 
 const ROLE_ENV: &str = "SPLITPOINT_TEST_ROLE";
@@ -32,7 +33,7 @@ pub(crate) fn compacting() -> Options {
 }
 
 /// Returns a value that says whose it is.
-fn value_of(key: u64, version: u64) -> Vec<u8> {
+pub(crate) fn value_of(key: u64, version: u64) -> Vec<u8> {
     let mut value = [key.to_le_bytes(), version.to_le_bytes()].concat();
     value.resize(16 + (key * 13 + version) as usize % 300, key as u8 ^ version as u8);
     value
@@ -68,6 +69,7 @@ fn another_process_plays_its_role() {
         "busy" => be_busy(path),
         "tell" => bank::tell(path, seed),
         "audit" => bank::audit(path, seed),
+        "keep" => churn::keep(path, seed),
         other => panic!("no role {other}"),
     }
 }
@@ -282,7 +284,14 @@ impl Process {
         lines.into_iter().any(|line| line.ends_with(word))
     }
 
-    fn tell(&mut self) {
+    /// Waits until it says one of some words; returns the number of that word.
+    pub(crate) fn says_which(&mut self, words: &[&str]) -> usize {
+        let mut lines = (&mut self.said).lines().map_while(Result::ok);
+        let said = |line: String| words.iter().position(|word| line.ends_with(word));
+        lines.find_map(said).expect("it says one of them")
+    }
+
+    pub(crate) fn tell(&mut self) {
         let stdin = self.child.stdin.as_mut().expect("it was asked for");
         stdin.write_all(b"go\n").expect("it lives");
     }
