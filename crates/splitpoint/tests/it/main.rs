@@ -7,6 +7,8 @@ mod address_space;
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod bank;
+#[cfg(test)]
 mod batch;
 #[cfg(test)]
 mod beside;
@@ -14,6 +16,8 @@ mod beside;
 mod check;
 #[cfg(test)]
 mod checkpoint;
+#[cfg(test)]
+mod churn;
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]

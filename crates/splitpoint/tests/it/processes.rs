@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use splitpoint::{Db, Options, Sharing};
 
+use crate::bank;
+use crate::churn;
 use crate::support::{HANG, Rng, assert_sound, content, rounds, seed};
 
 const ROLE_ENV: &str = "SPLITPOINT_TEST_ROLE";
@@ -21,7 +23,7 @@ const KEYS: u64 = 500;
 /// The key of the version that the writers have come to.
 const VERSION: &[u8] = b"version";
 
-fn compacting() -> Options {
+pub(crate) fn compacting() -> Options {
     Options::new()
         .segment_bytes_min(4096)
         .checkpoint_bytes_min(32 << 10)
@@ -31,7 +33,7 @@ fn compacting() -> Options {
 }
 
 /// Returns a value that says whose it is.
-fn value_of(key: u64, version: u64) -> Vec<u8> {
+pub(crate) fn value_of(key: u64, version: u64) -> Vec<u8> {
     let mut value = [key.to_le_bytes(), version.to_le_bytes()].concat();
     value.resize(16 + (key * 13 + version) as usize % 300, key as u8 ^ version as u8);
     value
@@ -55,7 +57,8 @@ fn another_process_plays_its_role() {
     let Some(role) = std::env::var_os(ROLE_ENV) else { return };
     let role = role.into_string().expect("text");
     let [name, path, seed] = role.split('|').collect::<Vec<_>>()[..] else { panic!("{role}") };
-    let (path, rng) = (Path::new(path), Rng::new(seed.parse().expect("a number")));
+    let (path, seed) = (Path::new(path), seed.parse().expect("a number"));
+    let rng = Rng::new(seed);
     match name {
         "write" => write_on(path, rng),
         "read" => read_on(path, rng),
@@ -64,6 +67,9 @@ fn another_process_plays_its_role() {
         "hold" => hold(path),
         "add" => add(path),
         "busy" => be_busy(path),
+        "tell" => bank::tell(path, seed),
+        "audit" => bank::audit(path, seed),
+        "keep" => churn::keep(path, seed),
         other => panic!("no role {other}"),
     }
 }
@@ -231,13 +237,13 @@ fn hold(path: &Path) {
     std::io::stdin().read_line(&mut line).expect("the parent lives");
 }
 
-fn say(word: &str) {
+pub(crate) fn say(word: &str) {
     println!("{word}");
     std::io::stdout().flush().expect("the parent lives");
 }
 
 /// A process with a role, killed when it is dropped.
-struct Process {
+pub(crate) struct Process {
     child: Child,
     said: BufReader<ChildStdout>,
 }
@@ -262,7 +268,7 @@ impl Process {
         command
     }
 
-    fn start(name: &str, path: &Path, seed: u64) -> Self {
+    pub(crate) fn start(name: &str, path: &Path, seed: u64) -> Self {
         Self::run(&mut Self::command(None, name, path, seed)).expect("this program can be started")
     }
 
@@ -273,18 +279,25 @@ impl Process {
     }
 
     /// Waits until it says a word; returns whether it did before its end.
-    fn says(&mut self, word: &str) -> bool {
+    pub(crate) fn says(&mut self, word: &str) -> bool {
         let lines = (&mut self.said).lines().map_while(Result::ok);
         lines.into_iter().any(|line| line.ends_with(word))
     }
 
-    fn tell(&mut self) {
+    /// Waits until it says one of some words; returns the number of that word.
+    pub(crate) fn says_which(&mut self, words: &[&str]) -> usize {
+        let mut lines = (&mut self.said).lines().map_while(Result::ok);
+        let said = |line: String| words.iter().position(|word| line.ends_with(word));
+        lines.find_map(said).expect("it says one of them")
+    }
+
+    pub(crate) fn tell(&mut self) {
         let stdin = self.child.stdin.as_mut().expect("it was asked for");
         stdin.write_all(b"go\n").expect("it lives");
     }
 
     /// Kills it, unless it has ended by itself: with an error, if it had a role without an end.
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         let ended = self.child.try_wait().expect("it can be waited for");
         assert!(ended.is_none(), "it has ended by itself: {ended:?}");
         self.child.kill().expect("it can be killed");
