@@ -11,6 +11,15 @@ pub(crate) struct Extent {
     pub(crate) count: u64,
 }
 
+impl Extent {
+    /// Returns the part that is whole multiples of `unit` granules, if there is any.
+    pub(crate) fn whole_units(self, unit: u64) -> Option<Self> {
+        let start = self.granule.next_multiple_of(unit);
+        let end = (self.granule + self.count) / unit * unit;
+        (start < end).then(|| Self { granule: start, count: end - start })
+    }
+}
+
 /// The end of the file, and the free granules before it.
 ///
 /// Aligning log segments leaves gaps, which the small pieces of the index fill: the "buddy in

@@ -66,6 +66,8 @@ pub(crate) struct Checkpointing {
     last_bytes: u64,
     /// Before which log sequence number none is tried, after one that could not be written.
     put_off_lsn: u64,
+    /// Whether the thread is to give back pages of free space: more was freed than may keep them.
+    pub(crate) is_excess: bool,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,7 @@ impl Default for Checkpointing {
             begun_lsn: 0,
             last_bytes: 0,
             put_off_lsn: 0,
+            is_excess: false,
         }
     }
 }
@@ -116,7 +119,7 @@ impl Checkpointing {
         match &self.progress {
             Progress::Walking { by, .. } => *by == by_thread,
             Progress::Written { is_asked, .. } | Progress::Unsynced { is_asked } => !is_asked,
-            Progress::Idle | Progress::Syncing => false,
+            Progress::Idle | Progress::Syncing => self.is_excess,
         }
     }
 

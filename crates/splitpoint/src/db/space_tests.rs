@@ -1,0 +1,109 @@
+//! Space of a file: when the pages of free granules go back to the system, and what is used again.
+
+use std::time::{Duration, Instant};
+
+use crate::format::GRANULE_BYTES;
+use crate::{Db, Durability, Options, SimDisk, SimFault};
+
+const EIO: i32 = 5;
+/// Bytes that go back to the system as one even on a disk that is nearly full.
+const FOLIO_BYTES: u64 = 2 << 20;
+const AMPLE_BYTES: u64 = 1 << 30;
+
+fn options() -> Options {
+    Options::new().seed(7).durability(Durability::Buffered).segment_bytes_min(GRANULE_BYTES)
+}
+
+/// Frees ranges of so many bytes, each behind the one before and apart from it, which keep their pages;
+/// then none may.
+fn free_warm(db: &Db, sizes: &[u64], alignment: u64) {
+    let extents = &mut db.store().lock().unwrap().extents;
+    extents.set_warm_bytes_max(AMPLE_BYTES, true);
+    let mut freed = Vec::new();
+    for &bytes in sizes {
+        let offset = extents.allocate(bytes, alignment).unwrap();
+        extents.allocate(GRANULE_BYTES, GRANULE_BYTES).unwrap();
+        freed.push(offset..offset + bytes);
+    }
+    assert!(freed.is_sorted_by_key(|range| range.start), "{freed:?}");
+    for range in freed {
+        extents.release_segment(range);
+    }
+    extents.set_warm_bytes_max(0, true);
+    assert_eq!(extents.warm_bytes(), sizes.iter().sum::<u64>());
+}
+
+fn warm_bytes(db: &Db) -> u64 {
+    db.store().lock().unwrap().extents.warm_bytes()
+}
+
+#[test]
+fn a_range_that_the_system_does_not_take_back_keeps_no_other_range() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    free_warm(&db, &[8 * GRANULE_BYTES, 16 * GRANULE_BYTES], GRANULE_BYTES);
+    disk.fail_once(1, SimFault::Error(EIO));
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 16 * GRANULE_BYTES, "the last one is tried first");
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 0);
+}
+
+#[test]
+fn on_a_disk_nearly_full_whole_folios_are_given_back_before_a_range_without_any() {
+    let disk = SimDisk::new();
+    disk.limit_to(32 << 20);
+    let db = disk.open(&options()).unwrap();
+    let small = 4 * GRANULE_BYTES;
+    free_warm(&db, &[FOLIO_BYTES, FOLIO_BYTES + small, small], FOLIO_BYTES);
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 2 * small);
+}
+
+/// The list of free granules has room for 64 ranges of a store that was not compacted.
+#[test]
+fn a_range_that_is_not_free_any_more_does_not_end_a_round() {
+    let db = SimDisk::new().open(&options()).unwrap();
+    let mut sizes = [2 * GRANULE_BYTES; 80];
+    *sizes.last_mut().unwrap() = GRANULE_BYTES;
+    free_warm(&db, &sizes, GRANULE_BYTES);
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 0);
+}
+
+#[test]
+fn a_round_ends_when_something_else_is_to_be_done() {
+    let db = SimDisk::new().open(&options()).unwrap();
+    free_warm(&db, &[GRANULE_BYTES; 4], GRANULE_BYTES);
+    let mut count = 0;
+    let go_on = || {
+        count += 1;
+        count < 3
+    };
+    db.store().cool_excess(go_on).unwrap();
+    assert_eq!(warm_bytes(&db), 2 * GRANULE_BYTES);
+}
+
+/// What a checkpoint lets be freed, the changes after it free; so nothing is too much right after it.
+#[test]
+fn what_changes_free_after_a_checkpoint_is_given_back_without_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = options().checkpoint_bytes_min(256 << 10).open(dir.path().join("a")).unwrap();
+    let (mut random, mut excess_count) = (1_u64, 0);
+    for i in 0..60_000_u64 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = if i < 4000 { i } else { (random >> 33) % 4000 };
+        db.put(key.to_le_bytes(), [i as u8; 100]).unwrap();
+        if i % 16 == 0 && db.store().lock().unwrap().extents.has_excess() {
+            excess_count += 1;
+            // No change comes meanwhile, so no checkpoint does.
+            let end = Instant::now() + Duration::from_secs(60);
+            while db.store().lock().unwrap().extents.has_excess() {
+                assert!(Instant::now() < end, "nobody gives it back");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    assert!(excess_count > 0, "more is freed than may keep its pages");
+    assert!(db.check().unwrap().is_clean());
+}
