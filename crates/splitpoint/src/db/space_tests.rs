@@ -1,8 +1,10 @@
 //! Space of a file: when the pages of free granules go back to the system, and what is used again.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::format::GRANULE_BYTES;
+use crate::space::Extent;
 use crate::{Db, Durability, Options, SimDisk, SimFault};
 
 const EIO: i32 = 5;
@@ -106,4 +108,49 @@ fn what_changes_free_after_a_checkpoint_is_given_back_without_another() {
     }
     assert!(excess_count > 0, "more is freed than may keep its pages");
     assert!(db.check().unwrap().is_clean());
+}
+
+/// Overwrites random keys; returns what they have then.
+fn overwrite(db: &Db, keys: u64, count: u64) -> BTreeMap<u64, u64> {
+    let (mut random, mut model) = (1_u64, BTreeMap::new());
+    for i in 0..count {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = if i < keys { i } else { (random >> 33) % keys };
+        db.put(key.to_le_bytes(), value(i)).unwrap();
+        model.insert(key, i);
+    }
+    model
+}
+
+fn value(i: u64) -> Vec<u8> {
+    i.to_le_bytes().repeat(12)
+}
+
+/// Both places where the live header names a checkpoint are taken, so none can begin.
+#[test]
+fn a_checkpoint_that_fails_is_tried_again_when_the_log_has_grown_and_no_sooner() {
+    let bytes_min = 256 << 10;
+    let db = SimDisk::new().open(&options().checkpoint_bytes_min(bytes_min)).unwrap();
+    let take = |place: usize| {
+        let extents = &mut db.store().lock().unwrap().extents;
+        let granule = extents.allocate(GRANULE_BYTES, GRANULE_BYTES).unwrap() / GRANULE_BYTES;
+        let live = extents.region().live();
+        live.set_checkpoint_extent(place, Some(Extent { granule, count: 1 }));
+    };
+    (0..2).for_each(take);
+    let (mut tried, mut last) = (0, 0);
+    for i in 0..20_000_u64 {
+        db.put((i % 200).to_le_bytes(), value(i)).unwrap();
+        let put_off_lsn = db.store().lock().unwrap().checkpoints.put_off_lsn();
+        tried += u64::from(put_off_lsn != last);
+        last = put_off_lsn;
+    }
+    let log_bytes = db.stats().unwrap().log_bytes;
+    assert!(tried > 10 && tried <= log_bytes / (bytes_min / 4) + 1, "{tried} in {log_bytes}");
+    assert!(!db.store().lock().unwrap().superblock.is_compacted);
+    for place in 0..2 {
+        db.store().lock().unwrap().extents.region().live().set_checkpoint_extent(place, None);
+    }
+    overwrite(&db, 200, 2 * bytes_min / 100);
+    assert!(db.store().lock().unwrap().superblock.is_compacted, "it is made when it can be");
 }

@@ -158,6 +158,12 @@ impl Checkpointing {
         live_bytes.map_or(interval, |live_bytes| interval.min(compacted(live_bytes)))
     }
 
+    /// Returns before which log sequence number none is tried.
+    #[cfg(test)]
+    pub(crate) fn put_off_lsn(&self) -> u64 {
+        self.put_off_lsn
+    }
+
     /// Returns whether nobody makes a checkpoint.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.progress, Progress::Idle | Progress::Unsynced { .. })
@@ -191,10 +197,12 @@ impl Writer {
         self.checkpoints.interval(region, is_compacted.then_some(self.state.live_bytes))
     }
 
-    /// Makes a checkpoint due with the next change, if nobody makes one.
+    /// Makes a checkpoint due with the next change, if nobody makes one; after one that could not be
+    /// written, when the next one may be tried.
     pub(super) fn hurry_checkpoint(&mut self) {
         if self.checkpoints.is_idle() {
-            self.checkpoints.due_lsn = self.checkpoints.due_lsn.min(self.log.position().lsn);
+            let soonest = self.log.position().lsn.max(self.checkpoints.put_off_lsn);
+            self.checkpoints.due_lsn = self.checkpoints.due_lsn.min(soonest);
         }
     }
 
@@ -300,7 +308,6 @@ impl Store {
             && superblock.is_compacted
             && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
             && !self.takes_turns()
-            && checkpoints.put_off_lsn <= writer.log.position().lsn
         {
             writer.hurry_checkpoint();
         }
@@ -500,6 +507,7 @@ impl Store {
         }
         // One is made at a time.
         writer.checkpoints.finished_count = writer.checkpoints.begun_count;
+        writer.checkpoints.put_off_lsn = 0;
         if writer.superblock.is_compacted {
             writer.checkpoints.replay_checkpoint = writer.checkpoints.begun_count;
         }
