@@ -1,9 +1,10 @@
 //! Space of a file: when the pages of free granules go back to the system, and what is used again.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use crate::format::GRANULE_BYTES;
+use crate::format::{GRANULE_BYTES, SegmentHeader};
 use crate::space::Extent;
 use crate::{Db, Durability, Options, SimDisk, SimFault};
 
@@ -153,4 +154,42 @@ fn a_checkpoint_that_fails_is_tried_again_when_the_log_has_grown_and_no_sooner()
     }
     overwrite(&db, 200, 2 * bytes_min / 100);
     assert!(db.store().lock().unwrap().superblock.is_compacted, "it is made when it can be");
+}
+
+#[test]
+fn a_store_whose_compacted_head_has_no_header_shows_all_that_it_holds() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    let model = overwrite(&db, 4000, 20_000);
+    db.maintain(u64::MAX).unwrap();
+    let head = db.store().lock().unwrap().state.head_segment as usize;
+    assert!(head > 0, "records have moved");
+    db.close().unwrap();
+    let mut file = disk.file();
+    let sound = SimDisk::with_file(&file).open(&options().read_only()).unwrap();
+    file[head..head + SegmentHeader::BYTES as usize].fill(0xff);
+    let db = SimDisk::with_file(&file).open(&options().read_only()).unwrap();
+    let [stats, expected] = [&db, &sound].map(|db| db.stats().unwrap().segments);
+    assert_eq!(stats, expected);
+    assert_eq!(db.scan().unwrap().map(Result::unwrap).count(), model.len());
+    let segments = |db: &Db| db.store().lock().unwrap().extents.segments().unwrap().used().count();
+    assert_eq!(segments(&db), segments(&sound), "every segment is known");
+    let report = db.check().unwrap();
+    assert!(!report.is_clean(), "it does not go unnoticed");
+}
+
+#[test]
+fn beside_a_writer_whose_compacted_head_has_no_header_a_reader_finds_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let db = options().open(&path).unwrap();
+    let model = overwrite(&db, 4000, 20_000);
+    db.maintain(u64::MAX).unwrap();
+    let head = db.store().lock().unwrap().state.head_segment;
+    assert!(head > 0, "records have moved");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[0xff; SegmentHeader::BYTES as usize], head).unwrap();
+    let reader = options().read_only().open(&path).unwrap();
+    assert_eq!(reader.stats().unwrap().segments, db.stats().unwrap().segments);
+    assert_eq!(reader.scan().unwrap().map(Result::unwrap).count(), model.len());
 }
