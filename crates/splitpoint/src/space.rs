@@ -122,14 +122,20 @@ impl Space {
         &self.held
     }
 
-    /// Returns the places before the end for `count` granules, the first a multiple of `alignment`: one
-    /// of each free extent that has room, the smallest first.
-    pub(crate) fn candidates(&self, count: u64, alignment: u64) -> Vec<Extent> {
+    /// Returns up to `most` places before the end for `count` granules, the first a multiple of
+    /// `alignment`: one of each free extent that has room, the smallest first, and then others in them.
+    pub(crate) fn candidates(&self, count: u64, alignment: u64, most: usize) -> Vec<Extent> {
         let mut fits: Vec<&Extent> =
             self.unreserved().filter(|extent| fits(extent, count, alignment)).collect();
         fits.sort_unstable_by_key(|extent| (extent.count, extent.granule));
-        let first = |extent: &Extent| extent.granule.next_multiple_of(alignment);
-        fits.into_iter().map(|extent| Extent { granule: first(extent), count }).collect()
+        let step = count.next_multiple_of(alignment) as usize;
+        let places = |extent: &Extent| {
+            let first = extent.granule.next_multiple_of(alignment);
+            (first..=extent.granule + extent.count - count).step_by(step)
+        };
+        let first = fits.iter().flat_map(|extent| places(extent).take(1));
+        let others = fits.iter().flat_map(|extent| places(extent).skip(1));
+        first.chain(others).take(most).map(|granule| Extent { granule, count }).collect()
     }
 
     /// Returns whether an extent is set aside or held back.

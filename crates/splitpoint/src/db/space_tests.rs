@@ -193,3 +193,34 @@ fn beside_a_writer_whose_compacted_head_has_no_header_a_reader_finds_all() {
     assert_eq!(reader.stats().unwrap().segments, db.stats().unwrap().segments);
     assert_eq!(reader.scan().unwrap().map(Result::unwrap).count(), model.len());
 }
+
+/// The segments of the log begin at multiples of their size.
+#[test]
+fn free_space_in_which_no_segment_fits_is_no_room_for_copies() {
+    let least_bytes = 4 * GRANULE_BYTES;
+    let db = SimDisk::new().open(&options().segment_bytes_min(least_bytes)).unwrap();
+    db.put("key", "value").unwrap();
+    let mut writer = db.store().lock().unwrap();
+    let before = writer.room_for_copies();
+    let offset = writer.extents.allocate(3 * least_bytes, least_bytes).unwrap();
+    writer.extents.release(offset + GRANULE_BYTES, least_bytes);
+    assert_eq!(writer.room_for_copies(), before, "it is not aligned");
+    writer.extents.release(offset + GRANULE_BYTES + least_bytes, least_bytes);
+    let room = writer.room_for_copies() - before;
+    assert!(room <= least_bytes && room > least_bytes - 256, "{room}");
+}
+
+#[test]
+fn on_a_full_disk_granules_with_blocks_are_found_behind_others_without() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    let bytes = 4 * GRANULE_BYTES;
+    let extents = &mut db.store().lock().unwrap().extents;
+    let offset = extents.allocate(3 * bytes, bytes).unwrap();
+    extents.release(offset, 3 * bytes);
+    extents.region().storage().punch(offset, bytes).unwrap();
+    // Somebody else has taken the blocks.
+    disk.limit_to(disk.file().len() as u64 - bytes);
+    let found = extents.allocate_backed(bytes, GRANULE_BYTES, |_| {}).unwrap();
+    assert!(offset + bytes <= found && found + bytes <= offset + 3 * bytes, "{found}");
+}
