@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::format::{GRANULE_BYTES, SegmentHeader};
+use crate::format::{GRANULE_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, u64_at};
 use crate::space::Extent;
+use crate::testing::mutant::{self, Mutant};
 use crate::{Db, Durability, Options, SimDisk, SimFault};
 
 const EIO: i32 = 5;
@@ -223,4 +225,74 @@ fn on_a_full_disk_granules_with_blocks_are_found_behind_others_without() {
     disk.limit_to(disk.file().len() as u64 - bytes);
     let found = extents.allocate_backed(bytes, GRANULE_BYTES, |_| {}).unwrap();
     assert!(offset + bytes <= found && found + bytes <= offset + 3 * bytes, "{found}");
+}
+
+/// Copies an open file, as a power loss leaves it that the newest superblock does not survive, and opens
+/// the copy.
+fn with_older_superblock(path: &Path) -> crate::Result<Db> {
+    let mut file = std::fs::read(path).unwrap();
+    let newest = SUPERBLOCK_OFFSETS.into_iter().max_by_key(|&at| u64_at(&file, at as usize + 16));
+    let newest = newest.expect("there are two") as usize;
+    file[newest..newest + SUPERBLOCK_BYTES as usize].fill(0);
+    let copy = path.with_extension("copy");
+    std::fs::write(&copy, file).unwrap();
+    options().rebuild_index().open(copy)
+}
+
+/// Overwrites a file, and looks again and again at what the older superblock leads to.
+fn trust_the_older_superblock() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let db = options().checkpoint_bytes_min(64 << 10).open(&path).unwrap();
+    for _ in 0..8 {
+        let model = overwrite(&db, 1000, 5000);
+        db.store().checkpoint_now().unwrap();
+        // What was emptied before is used again.
+        let model: BTreeMap<u64, u64> =
+            model.into_iter().chain(overwrite(&db, 500, 1500)).collect();
+        db.sync().unwrap();
+        let writer = db.store().lock().unwrap();
+        let copy = with_older_superblock(&path).unwrap();
+        drop(writer);
+        assert_eq!(copy.len(), model.len() as u64);
+        for (key, i) in model {
+            assert_eq!(copy.get(key.to_le_bytes()).unwrap().as_deref(), Some(&value(i)[..]));
+        }
+    }
+}
+
+#[test]
+fn either_superblock_of_a_compacted_file_is_enough() {
+    crate::background::without_threads(trust_the_older_superblock);
+}
+
+#[test]
+fn a_file_in_which_one_superblock_names_the_checkpoint_is_found() {
+    let broken = || {
+        mutant::with(Mutant::OneSuperblock, either_superblock_of_a_compacted_file_is_enough);
+    };
+    assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
+}
+
+/// Returns the bytes moved for a byte of changes of a file, while what is emptied waits for checkpoints
+/// and scans.
+fn moved_share() -> f64 {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options().checkpoint_bytes_min(64 << 10).live_share(0.78);
+    let db = options.open(dir.path().join("a")).unwrap();
+    overwrite(&db, 1000, 2000);
+    for _ in 0..3 {
+        let scan = db.scan().unwrap();
+        overwrite(&db, 1000, 2000);
+        drop(scan);
+    }
+    let stats = db.stats().unwrap();
+    stats.moved_bytes as f64 / stats.log_bytes as f64
+}
+
+#[test]
+fn changes_of_a_file_do_not_pay_for_space_that_is_on_its_way() {
+    let shares = || (moved_share(), mutant::with(Mutant::PaysForWaiting, moved_share));
+    let (right, wrong) = crate::background::without_threads(shares);
+    assert!(right < 2.0 && wrong > 1.3 * right, "{wrong} instead of {right}");
 }

@@ -553,7 +553,7 @@ impl Store {
     /// # Errors
     ///
     /// Those of the file. Those of the syncs poison the handle.
-    pub(super) fn checkpoint_now(&self) -> Result<()> {
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let wanted = self.lock()?.checkpoints.begun_count + 1;
         loop {
             self.group.check()?;
