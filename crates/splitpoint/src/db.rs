@@ -20,6 +20,9 @@ mod shrink_tests;
 #[cfg(test)]
 #[cfg(not(any(loom, miri)))]
 mod snapshot_tests;
+#[cfg(test)]
+#[cfg(not(any(loom, miri)))]
+mod space_tests;
 mod spill;
 mod transaction;
 #[cfg(test)]
@@ -920,6 +923,13 @@ impl Db {
     #[cold]
     fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
         let may_have_thread = self.store.region.storage().may_sync_in_background();
+        if std::mem::take(&mut writer.checkpoints.is_excess) {
+            // Where there is no thread the next segments that are freed keep no pages.
+            self.handle.syncer.cool_excess(&self.store);
+            if !writer.checkpoints.needs_thread() {
+                return;
+            }
+        }
         if writer.checkpoints.is_unsynced() {
             writer.checkpoints.set_asked(true);
             let lsn = writer.log.position().lsn;

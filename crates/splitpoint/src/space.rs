@@ -11,6 +11,15 @@ pub(crate) struct Extent {
     pub(crate) count: u64,
 }
 
+impl Extent {
+    /// Returns the part that is whole multiples of `unit` granules, if there is any.
+    pub(crate) fn whole_units(self, unit: u64) -> Option<Self> {
+        let start = self.granule.next_multiple_of(unit);
+        let end = (self.granule + self.count) / unit * unit;
+        (start < end).then(|| Self { granule: start, count: end - start })
+    }
+}
+
 /// The end of the file, and the free granules before it.
 ///
 /// Aligning log segments leaves gaps, which the small pieces of the index fill: the "buddy in
@@ -113,14 +122,20 @@ impl Space {
         &self.held
     }
 
-    /// Returns the places before the end for `count` granules, the first a multiple of `alignment`: one
-    /// of each free extent that has room, the smallest first.
-    pub(crate) fn candidates(&self, count: u64, alignment: u64) -> Vec<Extent> {
+    /// Returns up to `most` places before the end for `count` granules, the first a multiple of
+    /// `alignment`: one of each free extent that has room, the smallest first, and then others in them.
+    pub(crate) fn candidates(&self, count: u64, alignment: u64, most: usize) -> Vec<Extent> {
         let mut fits: Vec<&Extent> =
             self.unreserved().filter(|extent| fits(extent, count, alignment)).collect();
         fits.sort_unstable_by_key(|extent| (extent.count, extent.granule));
-        let first = |extent: &Extent| extent.granule.next_multiple_of(alignment);
-        fits.into_iter().map(|extent| Extent { granule: first(extent), count }).collect()
+        let step = count.next_multiple_of(alignment) as usize;
+        let places = |extent: &Extent| {
+            let first = extent.granule.next_multiple_of(alignment);
+            (first..=extent.granule + extent.count - count).step_by(step)
+        };
+        let first = fits.iter().flat_map(|extent| places(extent).take(1));
+        let others = fits.iter().flat_map(|extent| places(extent).skip(1));
+        first.chain(others).take(most).map(|granule| Extent { granule, count }).collect()
     }
 
     /// Returns whether an extent is set aside or held back.

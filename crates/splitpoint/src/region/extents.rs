@@ -424,25 +424,33 @@ impl Extents {
         self.is_cooled_by_thread = is_cooled_by_thread;
     }
 
-    /// Allocates the last free range with pages, if there are more than may be: to give its pages back
-    /// without the lock, and then [`release_cool`](Self::release_cool) it.
+    /// Returns whether more bytes of free space have pages than may, which the thread gives back.
+    pub(crate) fn has_excess(&self) -> bool {
+        self.is_cooled_by_thread && self.warm_bytes_max.is_some_and(|max| self.warm_bytes() > max)
+    }
+
+    /// Allocates the last free range with pages before `end`, if there are more than may be: to give its
+    /// pages back without the lock, and then [`release_cool`](Self::release_cool) it. What may not be
+    /// given back stays.
     ///
     /// A process that is killed meanwhile leaves granules that nothing lists, until the next open.
-    pub(crate) fn take_excess(&mut self) -> Option<Range<u64>> {
-        if self.warm_bytes() <= self.warm_bytes_max? || !self.is_reserve_whole() {
-            return None;
+    pub(crate) fn take_excess(&mut self, end: u64) -> Option<Range<u64>> {
+        let warm_bytes_max = self.warm_bytes_max?;
+        let unit = self.punch_unit();
+        let mut end = end / GRANULE_BYTES;
+        while self.warm_bytes() > warm_bytes_max && self.is_reserve_whole() {
+            let (&granule, &count) = self.warm.extents.range(..end).next_back()?;
+            end = granule;
+            let Some(part) = Extent { granule, count }.whole_units(unit) else { continue };
+            self.warm.remove(part.granule..part.granule + part.count);
+            // The list of free granules may have forgotten it.
+            if self.space.allocate_at(part.granule, part.count) {
+                self.publish();
+                let bytes = part.count * GRANULE_BYTES;
+                return Some(part.granule * GRANULE_BYTES..part.granule * GRANULE_BYTES + bytes);
+            }
         }
-        let (&granule, &count) = self.warm.extents.last_key_value()?;
-        let extent = Extent { granule, count };
-        if self.punchable(extent) != Some(extent) {
-            return None;
-        }
-        self.warm.remove(granule..granule + count);
-        if !self.space.allocate_at(granule, count) {
-            return None;
-        }
-        self.publish();
-        Some(granule * GRANULE_BYTES..(granule + count) * GRANULE_BYTES)
+        None
     }
 
     /// Frees what [`take_excess`](Self::take_excess) returned; `is_cool` if its pages were given back.
@@ -503,13 +511,14 @@ impl Extents {
     /// on a disk that is nearly full, only whole folios do: a store beside a hole asks for the blocks of
     /// all of its folio, so the next handle could not change anything.
     fn punchable(&self, extent: Extent) -> Option<Extent> {
-        if self.region.storage().free_bytes().is_ok_and(|bytes| bytes >= PUNCH_FREE_BYTES_MIN) {
-            return Some(extent);
-        }
-        let folio = HUGE_BYTES / GRANULE_BYTES;
-        let start = extent.granule.next_multiple_of(folio);
-        let end = (extent.granule + extent.count) / folio * folio;
-        (start < end).then(|| Extent { granule: start, count: end - start })
+        extent.whole_units(self.punch_unit())
+    }
+
+    /// Returns the granules of which all or none go back to the system.
+    fn punch_unit(&self) -> u64 {
+        let free_bytes = self.region.storage().free_bytes();
+        let is_ample = free_bytes.is_ok_and(|bytes| bytes >= PUNCH_FREE_BYTES_MIN);
+        if is_ample { 1 } else { HUGE_BYTES / GRANULE_BYTES }
     }
 
     /// Returns the bytes of free granules that have pages.

@@ -18,7 +18,7 @@ use crate::testing::mutant::{self, Mutant};
 const SEGMENTS: usize = 3;
 /// Checkpoints that there is room for, the present one included.
 const PLACES: usize = 2;
-/// Free extents that are tried: those without blocks cannot be held back on a full disk.
+/// Free places that are tried: those without blocks cannot be held back on a full disk.
 const TRIES_MAX: usize = 64;
 /// Free bytes of a file system from which on nothing is held back.
 const AMPLE_BYTES: u64 = 64 << 20;
@@ -268,7 +268,7 @@ impl Extents {
     /// Holds back free granules that have blocks or get them, if there are any.
     fn hold_inside(&mut self, count: u64, alignment: u64) -> Option<Extent> {
         let bytes = count * GRANULE_BYTES;
-        for extent in self.space.candidates(count, alignment).into_iter().take(TRIES_MAX) {
+        for extent in self.space.candidates(count, alignment, TRIES_MAX) {
             let offset = extent.granule * GRANULE_BYTES;
             let held =
                 self.region.write("reserve space for", |storage| storage.hold_range(offset, bytes));

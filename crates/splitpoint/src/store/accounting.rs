@@ -288,12 +288,14 @@ impl Writer {
     }
 
     /// Returns about how many bytes of records compaction can move now.
-    pub(super) fn room_for_copies(&self) -> u64 {
+    pub(crate) fn room_for_copies(&self) -> u64 {
         let Some(compacting) = &self.compacting else { return 0 };
         let least_bytes = u64::from(self.superblock.segment_bytes_min).max(GRANULE_BYTES);
         let lost_bytes = SegmentHeader::BYTES + 2 * LINK_BYTES;
-        let free = self.extents.space().unreserved().map(|extent| extent.count * GRANULE_BYTES);
-        let free_bytes: u64 = free.map(|bytes| bytes / least_bytes * least_bytes).sum();
+        // A segment begins at a multiple of its size.
+        let unit = least_bytes / GRANULE_BYTES;
+        let free = self.extents.space().unreserved().filter_map(|extent| extent.whole_units(unit));
+        let free_bytes: u64 = free.map(|extent| extent.count * GRANULE_BYTES).sum();
         let held_bytes = self.extents.held_bytes_for_copies();
         let segment_count = (free_bytes + held_bytes) / least_bytes;
         let room = compacting.room() + free_bytes + held_bytes;

@@ -66,6 +66,8 @@ pub(crate) struct Checkpointing {
     last_bytes: u64,
     /// Before which log sequence number none is tried, after one that could not be written.
     put_off_lsn: u64,
+    /// Whether the thread is to give back pages of free space: more was freed than may keep them.
+    pub(crate) is_excess: bool,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,7 @@ impl Default for Checkpointing {
             begun_lsn: 0,
             last_bytes: 0,
             put_off_lsn: 0,
+            is_excess: false,
         }
     }
 }
@@ -116,7 +119,7 @@ impl Checkpointing {
         match &self.progress {
             Progress::Walking { by, .. } => *by == by_thread,
             Progress::Written { is_asked, .. } | Progress::Unsynced { is_asked } => !is_asked,
-            Progress::Idle | Progress::Syncing => false,
+            Progress::Idle | Progress::Syncing => self.is_excess,
         }
     }
 
@@ -155,6 +158,12 @@ impl Checkpointing {
         live_bytes.map_or(interval, |live_bytes| interval.min(compacted(live_bytes)))
     }
 
+    /// Returns before which log sequence number none is tried.
+    #[cfg(test)]
+    pub(crate) fn put_off_lsn(&self) -> u64 {
+        self.put_off_lsn
+    }
+
     /// Returns whether nobody makes a checkpoint.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.progress, Progress::Idle | Progress::Unsynced { .. })
@@ -188,10 +197,12 @@ impl Writer {
         self.checkpoints.interval(region, is_compacted.then_some(self.state.live_bytes))
     }
 
-    /// Makes a checkpoint due with the next change, if nobody makes one.
+    /// Makes a checkpoint due with the next change, if nobody makes one; after one that could not be
+    /// written, when the next one may be tried.
     pub(super) fn hurry_checkpoint(&mut self) {
         if self.checkpoints.is_idle() {
-            self.checkpoints.due_lsn = self.checkpoints.due_lsn.min(self.log.position().lsn);
+            let soonest = self.log.position().lsn.max(self.checkpoints.put_off_lsn);
+            self.checkpoints.due_lsn = self.checkpoints.due_lsn.min(soonest);
         }
     }
 
@@ -297,7 +308,6 @@ impl Store {
             && superblock.is_compacted
             && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
             && !self.takes_turns()
-            && checkpoints.put_off_lsn <= writer.log.position().lsn
         {
             writer.hurry_checkpoint();
         }
@@ -497,6 +507,7 @@ impl Store {
         }
         // One is made at a time.
         writer.checkpoints.finished_count = writer.checkpoints.begun_count;
+        writer.checkpoints.put_off_lsn = 0;
         if writer.superblock.is_compacted {
             writer.checkpoints.replay_checkpoint = writer.checkpoints.begun_count;
         }
@@ -542,7 +553,7 @@ impl Store {
     /// # Errors
     ///
     /// Those of the file. Those of the syncs poison the handle.
-    pub(super) fn checkpoint_now(&self) -> Result<()> {
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let wanted = self.lock()?.checkpoints.begun_count + 1;
         loop {
             self.group.check()?;

@@ -15,8 +15,8 @@ use crate::storage::reader_table::OtherReaders;
 
 /// Looks at the pins after which what still waits is left.
 pub(super) const LOOKS_AT_PINS: u32 = 4;
-/// Ranges whose pages the thread gives back at a time.
-const COOLED_MAX: usize = 16;
+/// Ranges whose pages the system does not take back, after which the thread ends its round.
+const UNCOOLED_MAX: usize = 16;
 /// Steps of [`PastMoments`](crate::moments::PastMoments) that a look takes at most: as many as it needs
 /// where nothing is pinned.
 const STEPS_PER_LOOK: u32 = 3;
@@ -120,6 +120,7 @@ impl Store {
             extents.set_warm_bytes_max(warm_bytes_max, is_cooled_by_thread);
             extents.release_segment(segment);
         }
+        checkpoints.is_excess |= is_any_freed && extents.has_excess();
         if is_any_freed && extents.is_reserve_short() {
             // Before anybody else takes it.
             let _ = self.hold(writer);
@@ -128,21 +129,20 @@ impl Store {
 }
 
 impl Store {
-    /// Gives pages of free space back that are too many, for the thread, after a checkpoint. What waited
-    /// for that one the next changes free. Without the lock meanwhile, and no more than [`COOLED_MAX`]
-    /// ranges.
-    pub(crate) fn cool_excess(&self) -> Result<()> {
-        for _ in 0..COOLED_MAX {
+    /// Gives pages of free space back that are too many, for the thread; the last ones first, behind those
+    /// that the system does not take back. Without the lock meanwhile, and while `go_on` returns `true`,
+    /// which is called before each range.
+    pub(crate) fn cool_excess(&self, mut go_on: impl FnMut() -> bool) -> Result<()> {
+        let (mut end, mut uncooled_count) = (u64::MAX, 0);
+        while self.turns.is_none() && uncooled_count < UNCOOLED_MAX && go_on() {
             let mut writer = self.lock()?;
-            let range = if self.turns.is_none() { writer.extents.take_excess() } else { None };
+            writer.checkpoints.is_excess = false;
+            let Some(range) = writer.extents.take_excess(end) else { break };
             drop(writer);
-            let Some(range) = range else { break };
-            let storage = self.region.storage();
-            let cooled = storage.punch(range.start, range.end - range.start);
+            end = range.start;
+            let cooled = self.region.storage().punch(range.start, range.end - range.start);
+            uncooled_count += usize::from(cooled.is_err());
             self.lock()?.extents.release_cool(range, cooled.is_ok());
-            if cooled.is_err() {
-                break;
-            }
         }
         Ok(())
     }

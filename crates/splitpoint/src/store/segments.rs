@@ -213,9 +213,17 @@ impl Writer {
 
     /// Removes the segments of compacted records that a killed process had begun and not named.
     fn end_unnamed(&mut self) {
-        let head = self.extents.region().view.segment(self.state.head_segment);
-        if let Some(segments) = self.extents.segments_mut() {
-            segments.end_compacted_after(head.map_or(0, |header| header.sequence));
+        let (region, offset) = (self.extents.region().clone(), self.state.head_segment);
+        let Some(segments) = self.extents.segments_mut() else { return };
+        if offset == 0 {
+            return segments.end_compacted_after(0);
+        }
+        // The table has a segment before the log names it, so a header that is damaged is not missed.
+        let in_table = segments.segment_at(offset);
+        let in_table = in_table.filter(|found| found.segment_use == SegmentUse::Compacted);
+        let header = || region.view.segment(offset).ok().map(|header| header.sequence);
+        if let Some(sequence) = in_table.map(|found| found.sequence.into()).or_else(header) {
+            segments.end_compacted_after(sequence);
         }
     }
 

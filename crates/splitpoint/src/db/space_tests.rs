@@ -1,0 +1,298 @@
+//! Space of a file: when the pages of free granules go back to the system, and what is used again.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::format::{GRANULE_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, u64_at};
+use crate::space::Extent;
+use crate::testing::mutant::{self, Mutant};
+use crate::{Db, Durability, Options, SimDisk, SimFault};
+
+const EIO: i32 = 5;
+/// Bytes that go back to the system as one even on a disk that is nearly full.
+const FOLIO_BYTES: u64 = 2 << 20;
+const AMPLE_BYTES: u64 = 1 << 30;
+
+fn options() -> Options {
+    Options::new().seed(7).durability(Durability::Buffered).segment_bytes_min(GRANULE_BYTES)
+}
+
+/// Frees ranges of so many bytes, each behind the one before and apart from it, which keep their pages;
+/// then none may.
+fn free_warm(db: &Db, sizes: &[u64], alignment: u64) {
+    let extents = &mut db.store().lock().unwrap().extents;
+    extents.set_warm_bytes_max(AMPLE_BYTES, true);
+    let mut freed = Vec::new();
+    for &bytes in sizes {
+        let offset = extents.allocate(bytes, alignment).unwrap();
+        extents.allocate(GRANULE_BYTES, GRANULE_BYTES).unwrap();
+        freed.push(offset..offset + bytes);
+    }
+    assert!(freed.is_sorted_by_key(|range| range.start), "{freed:?}");
+    for range in freed {
+        extents.release_segment(range);
+    }
+    extents.set_warm_bytes_max(0, true);
+    assert_eq!(extents.warm_bytes(), sizes.iter().sum::<u64>());
+}
+
+fn warm_bytes(db: &Db) -> u64 {
+    db.store().lock().unwrap().extents.warm_bytes()
+}
+
+#[test]
+fn a_range_that_the_system_does_not_take_back_keeps_no_other_range() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    free_warm(&db, &[8 * GRANULE_BYTES, 16 * GRANULE_BYTES], GRANULE_BYTES);
+    disk.fail_once(1, SimFault::Error(EIO));
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 16 * GRANULE_BYTES, "the last one is tried first");
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 0);
+}
+
+#[test]
+fn on_a_disk_nearly_full_whole_folios_are_given_back_before_a_range_without_any() {
+    let disk = SimDisk::new();
+    disk.limit_to(32 << 20);
+    let db = disk.open(&options()).unwrap();
+    let small = 4 * GRANULE_BYTES;
+    free_warm(&db, &[FOLIO_BYTES, FOLIO_BYTES + small, small], FOLIO_BYTES);
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 2 * small);
+}
+
+/// The list of free granules has room for 64 ranges of a store that was not compacted.
+#[test]
+fn a_range_that_is_not_free_any_more_does_not_end_a_round() {
+    let db = SimDisk::new().open(&options()).unwrap();
+    let mut sizes = [2 * GRANULE_BYTES; 80];
+    *sizes.last_mut().unwrap() = GRANULE_BYTES;
+    free_warm(&db, &sizes, GRANULE_BYTES);
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(warm_bytes(&db), 0);
+}
+
+#[test]
+fn a_round_ends_when_something_else_is_to_be_done() {
+    let db = SimDisk::new().open(&options()).unwrap();
+    free_warm(&db, &[GRANULE_BYTES; 4], GRANULE_BYTES);
+    let mut count = 0;
+    let go_on = || {
+        count += 1;
+        count < 3
+    };
+    db.store().cool_excess(go_on).unwrap();
+    assert_eq!(warm_bytes(&db), 2 * GRANULE_BYTES);
+}
+
+/// What a checkpoint lets be freed, the changes after it free; so nothing is too much right after it.
+#[test]
+fn what_changes_free_after_a_checkpoint_is_given_back_without_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = options().checkpoint_bytes_min(256 << 10).open(dir.path().join("a")).unwrap();
+    let (mut random, mut excess_count) = (1_u64, 0);
+    for i in 0..60_000_u64 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = if i < 4000 { i } else { (random >> 33) % 4000 };
+        db.put(key.to_le_bytes(), [i as u8; 100]).unwrap();
+        if i % 16 == 0 && db.store().lock().unwrap().extents.has_excess() {
+            excess_count += 1;
+            // No change comes meanwhile, so no checkpoint does.
+            let end = Instant::now() + Duration::from_secs(60);
+            while db.store().lock().unwrap().extents.has_excess() {
+                assert!(Instant::now() < end, "nobody gives it back");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    assert!(excess_count > 0, "more is freed than may keep its pages");
+    assert!(db.check().unwrap().is_clean());
+}
+
+/// Overwrites random keys; returns what they have then.
+fn overwrite(db: &Db, keys: u64, count: u64) -> BTreeMap<u64, u64> {
+    let (mut random, mut model) = (1_u64, BTreeMap::new());
+    for i in 0..count {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = if i < keys { i } else { (random >> 33) % keys };
+        db.put(key.to_le_bytes(), value(i)).unwrap();
+        model.insert(key, i);
+    }
+    model
+}
+
+fn value(i: u64) -> Vec<u8> {
+    i.to_le_bytes().repeat(12)
+}
+
+/// Both places where the live header names a checkpoint are taken, so none can begin.
+#[test]
+fn a_checkpoint_that_fails_is_tried_again_when_the_log_has_grown_and_no_sooner() {
+    let bytes_min = 256 << 10;
+    let db = SimDisk::new().open(&options().checkpoint_bytes_min(bytes_min)).unwrap();
+    let take = |place: usize| {
+        let extents = &mut db.store().lock().unwrap().extents;
+        let granule = extents.allocate(GRANULE_BYTES, GRANULE_BYTES).unwrap() / GRANULE_BYTES;
+        let live = extents.region().live();
+        live.set_checkpoint_extent(place, Some(Extent { granule, count: 1 }));
+    };
+    (0..2).for_each(take);
+    let (mut tried, mut last) = (0, 0);
+    for i in 0..20_000_u64 {
+        db.put((i % 200).to_le_bytes(), value(i)).unwrap();
+        let put_off_lsn = db.store().lock().unwrap().checkpoints.put_off_lsn();
+        tried += u64::from(put_off_lsn != last);
+        last = put_off_lsn;
+    }
+    let log_bytes = db.stats().unwrap().log_bytes;
+    assert!(tried > 10 && tried <= log_bytes / (bytes_min / 4) + 1, "{tried} in {log_bytes}");
+    assert!(!db.store().lock().unwrap().superblock.is_compacted);
+    for place in 0..2 {
+        db.store().lock().unwrap().extents.region().live().set_checkpoint_extent(place, None);
+    }
+    overwrite(&db, 200, 2 * bytes_min / 100);
+    assert!(db.store().lock().unwrap().superblock.is_compacted, "it is made when it can be");
+}
+
+#[test]
+fn a_store_whose_compacted_head_has_no_header_shows_all_that_it_holds() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    let model = overwrite(&db, 4000, 20_000);
+    db.maintain(u64::MAX).unwrap();
+    let head = db.store().lock().unwrap().state.head_segment as usize;
+    assert!(head > 0, "records have moved");
+    db.close().unwrap();
+    let mut file = disk.file();
+    let sound = SimDisk::with_file(&file).open(&options().read_only()).unwrap();
+    file[head..head + SegmentHeader::BYTES as usize].fill(0xff);
+    let db = SimDisk::with_file(&file).open(&options().read_only()).unwrap();
+    let [stats, expected] = [&db, &sound].map(|db| db.stats().unwrap().segments);
+    assert_eq!(stats, expected);
+    assert_eq!(db.scan().unwrap().map(Result::unwrap).count(), model.len());
+    let segments = |db: &Db| db.store().lock().unwrap().extents.segments().unwrap().used().count();
+    assert_eq!(segments(&db), segments(&sound), "every segment is known");
+    let report = db.check().unwrap();
+    assert!(!report.is_clean(), "it does not go unnoticed");
+}
+
+#[test]
+fn beside_a_writer_whose_compacted_head_has_no_header_a_reader_finds_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let db = options().open(&path).unwrap();
+    let model = overwrite(&db, 4000, 20_000);
+    db.maintain(u64::MAX).unwrap();
+    let head = db.store().lock().unwrap().state.head_segment;
+    assert!(head > 0, "records have moved");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[0xff; SegmentHeader::BYTES as usize], head).unwrap();
+    let reader = options().read_only().open(&path).unwrap();
+    assert_eq!(reader.stats().unwrap().segments, db.stats().unwrap().segments);
+    assert_eq!(reader.scan().unwrap().map(Result::unwrap).count(), model.len());
+}
+
+/// The segments of the log begin at multiples of their size.
+#[test]
+fn free_space_in_which_no_segment_fits_is_no_room_for_copies() {
+    let least_bytes = 4 * GRANULE_BYTES;
+    let db = SimDisk::new().open(&options().segment_bytes_min(least_bytes)).unwrap();
+    db.put("key", "value").unwrap();
+    let mut writer = db.store().lock().unwrap();
+    let before = writer.room_for_copies();
+    let offset = writer.extents.allocate(3 * least_bytes, least_bytes).unwrap();
+    writer.extents.release(offset + GRANULE_BYTES, least_bytes);
+    assert_eq!(writer.room_for_copies(), before, "it is not aligned");
+    writer.extents.release(offset + GRANULE_BYTES + least_bytes, least_bytes);
+    let room = writer.room_for_copies() - before;
+    assert!(room <= least_bytes && room > least_bytes - 256, "{room}");
+}
+
+#[test]
+fn on_a_full_disk_granules_with_blocks_are_found_behind_others_without() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    let bytes = 4 * GRANULE_BYTES;
+    let extents = &mut db.store().lock().unwrap().extents;
+    let offset = extents.allocate(3 * bytes, bytes).unwrap();
+    extents.release(offset, 3 * bytes);
+    extents.region().storage().punch(offset, bytes).unwrap();
+    // Somebody else has taken the blocks.
+    disk.limit_to(disk.file().len() as u64 - bytes);
+    let found = extents.allocate_backed(bytes, GRANULE_BYTES, |_| {}).unwrap();
+    assert!(offset + bytes <= found && found + bytes <= offset + 3 * bytes, "{found}");
+}
+
+/// Copies an open file, as a power loss leaves it that the newest superblock does not survive, and opens
+/// the copy.
+fn with_older_superblock(path: &Path) -> crate::Result<Db> {
+    let mut file = std::fs::read(path).unwrap();
+    let newest = SUPERBLOCK_OFFSETS.into_iter().max_by_key(|&at| u64_at(&file, at as usize + 16));
+    let newest = newest.expect("there are two") as usize;
+    file[newest..newest + SUPERBLOCK_BYTES as usize].fill(0);
+    let copy = path.with_extension("copy");
+    std::fs::write(&copy, file).unwrap();
+    options().rebuild_index().open(copy)
+}
+
+/// Overwrites a file, and looks again and again at what the older superblock leads to.
+fn trust_the_older_superblock() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let db = options().checkpoint_bytes_min(64 << 10).open(&path).unwrap();
+    for _ in 0..8 {
+        let model = overwrite(&db, 1000, 5000);
+        db.store().checkpoint_now().unwrap();
+        // What was emptied before is used again.
+        let model: BTreeMap<u64, u64> =
+            model.into_iter().chain(overwrite(&db, 500, 1500)).collect();
+        db.sync().unwrap();
+        let writer = db.store().lock().unwrap();
+        let copy = with_older_superblock(&path).unwrap();
+        drop(writer);
+        assert_eq!(copy.len(), model.len() as u64);
+        for (key, i) in model {
+            assert_eq!(copy.get(key.to_le_bytes()).unwrap().as_deref(), Some(&value(i)[..]));
+        }
+    }
+}
+
+#[test]
+fn either_superblock_of_a_compacted_file_is_enough() {
+    crate::background::without_threads(trust_the_older_superblock);
+}
+
+#[test]
+fn a_file_in_which_one_superblock_names_the_checkpoint_is_found() {
+    let broken = || {
+        mutant::with(Mutant::OneSuperblock, either_superblock_of_a_compacted_file_is_enough);
+    };
+    assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
+}
+
+/// Returns the bytes moved for a byte of changes of a file, while what is emptied waits for checkpoints
+/// and scans.
+fn moved_share() -> f64 {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options().checkpoint_bytes_min(64 << 10).live_share(0.78);
+    let db = options.open(dir.path().join("a")).unwrap();
+    overwrite(&db, 1000, 2000);
+    for _ in 0..3 {
+        let scan = db.scan().unwrap();
+        overwrite(&db, 1000, 2000);
+        drop(scan);
+    }
+    let stats = db.stats().unwrap();
+    stats.moved_bytes as f64 / stats.log_bytes as f64
+}
+
+#[test]
+fn changes_of_a_file_do_not_pay_for_space_that_is_on_its_way() {
+    let shares = || (moved_share(), mutant::with(Mutant::PaysForWaiting, moved_share));
+    let (right, wrong) = crate::background::without_threads(shares);
+    assert!(right < 2.0 && wrong > 1.3 * right, "{wrong} instead of {right}");
+}
