@@ -464,25 +464,27 @@ impl Extents {
 
     /// Frees the granules of a segment that nobody looks at any more. Their pages stay while free
     /// ones have no more than what was [set](Self::set_warm_bytes_max), and otherwise go back to the
-    /// system.
-    pub(crate) fn release_segment(&mut self, segment: Range<u64>) {
+    /// system; returns whether that was tried.
+    pub(crate) fn release_segment(&mut self, segment: Range<u64>) -> bool {
         let (offset, bytes) = (segment.start, segment.end - segment.start);
         let extent = Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES };
         let warm_bytes = (self.warm.count + extent.count) * GRANULE_BYTES;
         let Some(warm_bytes_max) = self.warm_bytes_max else {
             // The next segments of a store that is not compacted take what is free before they grow it.
-            return self.release(offset, bytes);
+            self.release(offset, bytes);
+            return false;
         };
         // What the thread does not come to is given back here.
         let kept_bytes_max = warm_bytes_max << u32::from(self.is_cooled_by_thread);
         // Its blocks might go to another file while the reserve lacks some.
         let is_warm = warm_bytes <= kept_bytes_max || !self.is_reserve_whole();
         // A system that takes no pages back leaves them here.
-        let may_punch = || self.punchable(extent) == Some(extent);
-        if is_warm || !may_punch() || self.region.storage().punch(offset, bytes).is_err() {
+        let is_punched = !is_warm && self.punchable(extent) == Some(extent);
+        if !is_punched || self.region.storage().punch(offset, bytes).is_err() {
             self.warm.add(extent);
         }
         self.release(offset, bytes);
+        is_punched
     }
 
     /// Gives the pages of all free granules back to the system, and returns their bytes.

@@ -12,11 +12,15 @@ use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::storage::failure::is_want_of_room;
 use crate::storage::reader_table::OtherReaders;
+use crate::testing::mutant::{self, Mutant};
 
 /// Looks at the pins after which what still waits is left.
 pub(super) const LOOKS_AT_PINS: u32 = 4;
 /// Ranges whose pages the system does not take back, after which the thread ends its round.
 const UNCOOLED_MAX: usize = 16;
+/// Segments that a turn gives back at most, of those that it frees: each may take the file system
+/// milliseconds, for which every other handle waits. The rest keeps its pages for the next segments.
+const COOLED_IN_TURN_MAX: usize = 4;
 /// Steps of [`PastMoments`](crate::moments::PastMoments) that a look takes at most: as many as it needs
 /// where nothing is pinned.
 const STEPS_PER_LOOK: u32 = 3;
@@ -107,7 +111,7 @@ impl Store {
         // One call of it may wait for the journal of the file system, for milliseconds.
         let is_cooled_by_thread =
             self.region.storage().may_sync_in_background() && self.turns.is_none();
-        let mut is_any_freed = false;
+        let (mut is_any_freed, mut cooled_count) = (false, 0);
         for _ in 0..count_max {
             let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { break };
             is_any_freed = true;
@@ -117,8 +121,12 @@ impl Store {
             }
             let waiting_bytes = compacting.state.waiting_bytes();
             let warm_bytes_max = warm_bytes_max(live_bytes, waiting_bytes, segment_bytes);
+            let is_cooled_enough = self.turns.is_some()
+                && cooled_count >= COOLED_IN_TURN_MAX
+                && !mutant::is_made(Mutant::CoolsAllInTurn);
+            let warm_bytes_max = if is_cooled_enough { u64::MAX } else { warm_bytes_max };
             extents.set_warm_bytes_max(warm_bytes_max, is_cooled_by_thread);
-            extents.release_segment(segment);
+            cooled_count += usize::from(extents.release_segment(segment));
         }
         checkpoints.is_excess |= is_any_freed && extents.has_excess();
         if is_any_freed && extents.is_reserve_short() {
@@ -196,4 +204,58 @@ impl Store {
 fn poison(region: &Region, segment: &Range<u64>) {
     let bytes = vec![0xdb; (segment.end - segment.start) as usize];
     let _ = region.storage().write_at(segment.start, &bytes);
+}
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::options::{Durability, Options, Sharing};
+    use crate::recovery::open_file;
+    use crate::table::PutMode;
+
+    /// Has many segments wait for a checkpoint, makes that in a turn, and returns which share of the bytes
+    /// that it freed keeps its pages, in percent.
+    fn warm_share_after_a_checkpoint_in_a_turn() -> u64 {
+        const WAITING_BYTES: u64 = 4 << 20;
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let options = Options::new().sharing(Sharing::Shared);
+        let opened = open_file(&dir.path().join("a"), &options).expect("nobody keeps it out");
+        let store = Arc::new(Store::new(opened, &options));
+        store.know_itself();
+        let share = (0_u32..100_000).find_map(|i| {
+            let mut writer = store.lock_for_change().expect("nobody has a turn");
+            let (key, value) = ((i % 100).to_le_bytes(), [7; 1_000]);
+            let (mode, durability) = (PutMode::Replace, Durability::Buffered);
+            let put = store.put_at_once(&mut writer, &key, &value, mode, durability);
+            put.expect("nothing fails");
+            let (waited, warm) = (writer.waiting_bytes(), writer.extents.warm_bytes());
+            if waited < WAITING_BYTES {
+                return None;
+            }
+            store.checkpoint_in_this_turn(&mut writer).expect("nothing fails");
+            // The lists of the grace periods move on by one look each.
+            for _ in 0..LOOKS_AT_PINS {
+                store.reuse_emptied(&mut writer);
+            }
+            let freed = waited - writer.waiting_bytes();
+            assert!(freed >= WAITING_BYTES / 2, "{freed} bytes: nobody looks at it");
+            Some(writer.extents.warm_bytes().saturating_sub(warm) * 100 / freed)
+        });
+        store.stop_keeper();
+        store.close().expect("nothing fails");
+        share.expect("so much waits after so many changes")
+    }
+
+    #[test]
+    fn a_turn_gives_few_of_the_segments_back_that_it_frees() {
+        assert!(warm_share_after_a_checkpoint_in_a_turn() > 50);
+    }
+
+    #[test]
+    fn a_turn_that_gives_all_back_that_it_frees_is_found() {
+        let share = mutant::with(Mutant::CoolsAllInTurn, warm_share_after_a_checkpoint_in_a_turn);
+        assert!(share < 50, "{share} %");
+    }
 }

@@ -11,6 +11,8 @@
 pub(crate) enum Mutant {
     /// A handle that takes turns keeps its place although another one wants it.
     KeepsWantedPlace,
+    /// A turn gives back all that it frees, while the others wait.
+    CoolsAllInTurn,
     /// A slot is stored before the record that it names.
     SlotBeforeRecord,
     /// A split leaves the slots that have moved in the old bucket as well.
