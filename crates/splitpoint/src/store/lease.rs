@@ -41,11 +41,11 @@ use crate::testing::mutant::{self, Mutant};
 /// How long to sleep between two looks at the place of the writer: at first, and at most. Who looks again
 /// goes to the end of those asleep, so that it must be longer than the turns of a few others together.
 const LOOK_AGAIN_MIN: Duration = Duration::from_micros(50);
-const LOOK_AGAIN_MAX: Duration = Duration::from_millis(8);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(4);
 /// How long a handle has turns in a row before it lets another one have its own: a change of hands costs
-/// as much as a hundred changes, most of it until the other one runs. Four processes on two busy cores made
-/// 1.24 times as many changes in turns of 64 as with half of this time, in the mean of three noisy rounds.
-const TIME_IN_ROW: Duration = Duration::from_millis(1);
+/// as much as a hundred changes, most of it until the other one runs. With twice this time, four processes
+/// on two cores make 1.3 to 1.6 times as many changes, and somebody waits 0.02 to 0.16 s, here 13 to 22 ms.
+const TIME_IN_ROW: Duration = Duration::from_micros(500);
 /// How long the keeper of a place that is wanted waits for another change.
 const NEXT_CHANGE: Duration = Duration::from_micros(200);
 /// After how many turns in a row a handle keeps its place: one that makes a few changes and is closed
