@@ -191,7 +191,7 @@ impl Store {
         };
         check.check_superblocks();
         check.check_live_header();
-        check.find_left(writer)?;
+        check.find_left(writer);
         let is_log_whole = writer.is_log_whole();
         if is_log_whole {
             check.read_log(writer.superblock.log_start, writer.log.position())?;

@@ -8,7 +8,6 @@ use std::ptr;
 
 use super::Check;
 use crate::atomic::Ordering;
-use crate::error::Result;
 use crate::format::Addr;
 use crate::index::Lines;
 use crate::index::line::Line;
@@ -41,18 +40,18 @@ impl Left<'_> {
 
 impl Check<'_> {
     /// Finds what a killed process has left half made in a file that this handle only reads.
-    pub(super) fn find_left(&mut self, writer: &Writer) -> Result<()> {
+    pub(super) fn find_left(&mut self, writer: &Writer) {
         let (store, region) = (self.store, &self.store.region);
         let is_beside = store.reader.is_some() && store.access == Access::ReadOnly;
         if !is_beside || writer.superblock.is_clean {
-            return Ok(());
+            return;
         }
         let geometry = Shape::of_word(region.windows.shape().load(Ordering::Acquire)).geometry;
         let hash_of = &mut |addr: Addr| Ok(store.hash_of(region.view.pair(addr)?.key));
-        // Damage is found by the pass over the index.
+        // Damage is found by the passes over the log and the index.
         self.left.strays =
             strays_of_last_split(&region.windows, geometry, hash_of).unwrap_or_default();
-        self.left.unfinished = store.unfinished_behind(writer.log.position())?;
+        self.left.unfinished = store.unfinished_behind(writer.log.position()).unwrap_or_default();
         for record in &self.left.unfinished {
             if let Some(prev) = record.prev.filter(|&addr| !self.is_slot(record.hash, addr)) {
                 self.left.taken_count += 1;
@@ -60,7 +59,6 @@ impl Check<'_> {
                 self.left.taken_bytes += prev.map_or(0, |prev| prev.bytes.len() as u64);
             }
         }
-        Ok(())
     }
 
     /// Has the records live that the slots of such a change hold, in place of those before it.

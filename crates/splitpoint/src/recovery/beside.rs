@@ -124,18 +124,22 @@ impl Opening {
         if is_left_moving(region.storage()) {
             return None;
         }
-        let compare =
-            || -> Result<Left> {
-                region.windows.map_listed_pieces()?;
-                let (position, _) = committed_position(&self.superblock, region);
-                let changes = self.compare_with_log(region, position)?.changes;
-                let record = |addr| (addr != NO_RECORD).then_some(addr);
-                let records = changes.iter().map(|&SlotChange { hash, addr, prev }| {
-                    UnfinishedRecord { hash, addr: record(addr), prev: record(prev) }
-                });
-                Ok(Left(Unfinished::new(position.lsn, records)))
-            };
-        compare().ok()
+        let compare = || -> Result<_> {
+            region.windows.map_listed_pieces()?;
+            let (position, _) = committed_position(&self.superblock, region);
+            Ok((position, self.compare_with_log(region, position)?))
+        };
+        let (position, unpublished) = compare().ok()?;
+        if unpublished.scan.head.is_some() {
+            // A writer that expects no other process moves without a note, and nothing leads back from such
+            // a copy.
+            return None;
+        }
+        let record = |addr| (addr != NO_RECORD).then_some(addr);
+        let records = unpublished.changes.iter().map(|&SlotChange { hash, addr, prev }| {
+            UnfinishedRecord { hash, addr: record(addr), prev: record(prev) }
+        });
+        Some(Left(Unfinished::new(position.lsn, records)))
     }
 
     /// Ends the opening of a handle that reads the tables in the file.
