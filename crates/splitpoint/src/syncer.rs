@@ -74,7 +74,7 @@ fn run(shared: &Monitor<State>, store: &Store) {
         }
         if std::mem::take(&mut state.is_cooling_due) {
             drop(state);
-            // Pages that stay are no loss but of room.
+            // Pages that stay only take room.
             let may_go_on = || sync_if_due(shared, store) && !shared.lock().is_checkpoint_due;
             let _ = store.cool_excess(may_go_on);
             state = shared.lock();

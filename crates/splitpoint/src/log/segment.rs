@@ -84,9 +84,11 @@ impl Segment {
     }
 }
 
-/// What the segment of a big record says of the BIGPUT record that names it. Of other big records that have
-/// used the same space it is different, even if a power loss has taken the BIGPUT of one, and its log sequence
-/// number came again.
+/// What the segment of a big record says of the BIGPUT record that names it: the place of that in the log.
+///
+/// Other big records that have used the same space say something else, even if a power loss took the BIGPUT of
+/// one and its log sequence number came again: then in another segment. One case is left: a process is killed
+/// after it has written a big record and before it has named it, and the next process names another there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BigName {
     pub(crate) lsn: u64,

@@ -45,7 +45,7 @@ impl Unfinished {
         records: impl Iterator<Item = UnfinishedRecord>,
     ) -> Option<Self> {
         let mut records: Vec<_> = records.collect();
-        records.sort_by_key(|record| record.hash);
+        records.sort_unstable_by_key(|record| record.hash);
         let is_any = !records.is_empty();
         is_any.then(|| Self { committed_lsn, records: records.into() })
     }

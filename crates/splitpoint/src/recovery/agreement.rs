@@ -198,14 +198,14 @@ impl Search {
         let mut batches = Batches::default();
         let mut last = VecDeque::with_capacity(self.count + 1);
         loop {
-            let (salt, lsn, name) = (walk.segment().salt, walk.position().lsn, walk.name());
+            let name = walk.name();
             let record = walk.next_record().and_then(|record| {
-                record.map(|record| record.verify(salt).map(|()| record)).transpose()
+                record.map(|record| record.verify(name.salt).map(|()| record)).transpose()
             });
             let record = match record {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
-                Err(Error::Corrupt { .. }) if lsn < self.durable_lsn => return Ok(None),
+                Err(Error::Corrupt { .. }) if name.lsn < self.durable_lsn => return Ok(None),
                 Err(error) => return Err(error),
             };
             let mut keep = |change| {
