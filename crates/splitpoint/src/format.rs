@@ -417,9 +417,7 @@ pub(crate) enum SegmentKind {
 ///               of the commit that it holds (checkpoint)
 ///     32     8  offset of the log segment before this one, 0 for none
 ///     40     8  salt: random; seeds the checksum of every record inside
-///     48     8  salt of the log segment with the record that names it (big); 0 for all others, and
-///               in files of earlier builds
-///     56     4  reserved, 0
+///     48    12  reserved, 0
 ///     60     4  crc32c of the first 60 bytes
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -430,7 +428,6 @@ pub(crate) struct SegmentHeader {
     pub(crate) base_lsn: u64,
     pub(crate) previous_offset: u64,
     pub(crate) salt: u64,
-    pub(crate) naming_salt: u64,
 }
 
 impl SegmentHeader {
@@ -448,7 +445,6 @@ impl SegmentHeader {
         put_u64(&mut out, 24, self.base_lsn);
         put_u64(&mut out, 32, self.previous_offset);
         put_u64(&mut out, 40, self.salt);
-        put_u64(&mut out, 48, self.naming_salt);
         let crc = crc32c::crc32c(&out[..60]);
         put_u32(&mut out, 60, crc);
         out
@@ -500,7 +496,6 @@ impl SegmentHeader {
             base_lsn,
             previous_offset: u64_at(bytes, 32),
             salt: u64_at(bytes, 40),
-            naming_salt: u64_at(bytes, 48),
         })
     }
 }
@@ -610,7 +605,6 @@ mod tests {
             base_lsn: 800,
             previous_offset: 65536,
             salt: 0x1234,
-            naming_salt: 0xfeed,
         };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes, 0, 65536).unwrap(), header);

@@ -682,7 +682,6 @@ mod tests {
             base_lsn: 0,
             previous_offset: 0,
             salt: 7,
-            naming_salt: 0,
         };
         for cut in (HEADER_BYTES..=created.len() as u64 + 8192).step_by(GRANULE_BYTES as usize) {
             for (has_superblock, has_segment) in

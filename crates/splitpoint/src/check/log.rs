@@ -29,7 +29,7 @@ use crate::log::batch::{CutBatches, Standing};
 use crate::log::record::{LINK_BYTES, Record, RecordKind};
 use crate::log::resync::{Link, Powers, SegmentScan, records_of, scan};
 use crate::log::scan::{AHEAD_BYTES, big_addr, big_record, big_target, enter, link_target};
-use crate::log::segment::{BigName, Segment, log_segment_at, segments_before};
+use crate::log::segment::{Segment, log_segment_at, segments_before};
 use crate::region::Region;
 use crate::space::Extent;
 
@@ -61,8 +61,8 @@ struct Pass<'c, 'a> {
     /// How far the log has been read, and where it ends.
     position: LogPosition,
     end: LogPosition,
-    /// The records that are held back, with how they name big ones.
-    batches: CutBatches<(Record<'a>, BigName)>,
+    /// The records that are held back, with their numbers.
+    batches: CutBatches<(Record<'a>, u64)>,
     /// The segments that lead to the end, by the one that they follow; found when they are needed.
     followers: Option<BTreeMap<u64, Segment>>,
     powers: Powers,
@@ -99,8 +99,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Takes what a record says of the pairs that are live; with it comes how it names a big one.
-    fn apply(&mut self, (record, name): (Record<'_>, BigName), standing: Standing) {
+    /// Takes what a record with the number `lsn` says of the pairs that are live.
+    fn apply(&mut self, (record, lsn): (Record<'_>, u64), standing: Standing) {
         let header = &record.header;
         if standing == Standing::InDoubt {
             // Whether the segment of a big record is still its own is in doubt as well.
@@ -117,7 +117,7 @@ impl Check<'_> {
         }
         let addr = match header.kind {
             RecordKind::Put => Some(record.addr()),
-            RecordKind::BigPut => self.take_big(&record, name),
+            RecordKind::BigPut => self.take_big(&record, lsn),
             RecordKind::Delete => None,
             _ => return,
         };
@@ -139,9 +139,9 @@ impl Check<'_> {
     }
 
     /// Verifies the big record that `naming` names and returns its address.
-    fn take_big(&mut self, naming: &Record<'_>, name: BigName) -> Option<Addr> {
+    fn take_big(&mut self, naming: &Record<'_>, lsn: u64) -> Option<Addr> {
         let view = &self.store.region.view;
-        let big = |target| big_record(view, naming, name).map(|big| (target, big));
+        let big = |target| big_record(view, naming, lsn).map(|big| (target, big));
         let found = big_target(naming).and_then(big);
         match found {
             Ok(((segment_offset, segment_bytes), big)) => {
@@ -237,7 +237,7 @@ impl<'a> Pass<'_, 'a> {
         let Self { check, batches, .. } = self;
         check.report.record_count += 1;
         check.report.log_bytes += record.bytes.len() as u64;
-        let logged = (*record, segment.name_at(record.offset));
+        let logged = (*record, segment.lsn_at(record.offset));
         batches.add(record, Some(logged), |logged, standing| check.apply(logged, standing));
     }
 

@@ -176,7 +176,6 @@ impl CheckpointWriter {
             base_lsn: lsn,
             previous_offset: 0,
             salt,
-            naming_salt: 0,
         };
         let first = self.state.encode(header);
         region.write("write the checkpoint of", |storage| storage.write_at(offset, &first))?;

@@ -626,7 +626,6 @@ impl Appender {
             base_lsn: self.next_base_lsn(),
             previous_offset: self.tail.as_ref().map_or(0, |tail| tail.segment_offset),
             salt: self.next_salt(),
-            naming_salt: 0,
         };
         region.write("write to", |storage| storage.write_at(offset, &header.encode()))?;
         Ok(TailSegment {
@@ -772,13 +771,14 @@ impl Appender {
         let segment_bytes = bytes.next_multiple_of(GRANULE_BYTES);
         let is_in_transaction = header.is_in_transaction;
         let new = RecordHeader::new(RecordKind::BigPut, 0, 16);
-        let naming = RecordHeader { is_in_transaction, prev, ..new };
+        let salt = self.next_salt();
+        let naming = RecordHeader { is_in_transaction, prev, salt: Some(salt), ..new };
         self.reserve(naming.record_bytes(), extents)?;
         let mut offset = extents.allocate(segment_bytes, GRANULE_BYTES)?;
         assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes <= segment_bytes);
         self.follow_view(region);
         let mut sequence = region.live().next_sequence();
-        let mut written = self.write_big(offset, segment_bytes, &header, payload, region);
+        let mut written = self.write_big(offset, segment_bytes, salt, &header, payload, region);
         if written.as_ref().is_err_and(is_want_of_room)
             && let Ok(backed) = extents.allocate_backed(segment_bytes, GRANULE_BYTES, |_| {})
         {
@@ -786,7 +786,7 @@ impl Appender {
             extents.release(offset, segment_bytes);
             offset = backed;
             sequence = region.live().next_sequence();
-            written = self.write_big(offset, segment_bytes, &header, payload, region);
+            written = self.write_big(offset, segment_bytes, salt, &header, payload, region);
         }
         let named = written.and_then(|()| {
             let mut value = [0; 16];
@@ -794,6 +794,7 @@ impl Appender {
             value[8..].copy_from_slice(&segment_bytes.to_le_bytes());
             let mut naming = Payload::new(RecordKind::BigPut, &[], &value);
             naming.header.is_in_transaction = is_in_transaction;
+            naming.header.salt = Some(salt);
             self.note_unsynced(UnsyncedRange { offset, bytes: segment_bytes }, region);
             self.append(&naming, prev, WritePath::Mapping, region)
         });
@@ -811,6 +812,7 @@ impl Appender {
         &mut self,
         offset: u64,
         segment_bytes: u64,
+        salt: u64,
         header: &RecordHeader,
         payload: &Payload<'_>,
         region: &Region,
@@ -821,16 +823,14 @@ impl Appender {
             segment_bytes,
             base_lsn: self.lsn,
             previous_offset: 0,
-            salt: self.next_salt(),
-            naming_salt: self.tail.as_ref().expect("room is reserved for the record").salt,
+            salt,
         };
         let mut head = [0; HEADER_BYTES_MAX];
         let head_bytes = header.encode(&mut head);
         let record_offset = offset + SegmentHeader::BYTES;
         let pad_bytes =
             header.record_bytes() as usize - head_bytes - payload.key.len() - payload.value.len();
-        let crc =
-            finish_crc(payload.crc, pad_bytes, &head[..head_bytes], segment.salt, record_offset);
+        let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], salt, record_offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
         let mut at = offset;
         let end = offset + segment_bytes;

@@ -33,12 +33,13 @@ pub(crate) enum RecordKind {
 ///      0     4  crc32c of key, value and padding, then of bytes 4.. up to the key, then of the
 ///               segment's salt and the record's file offset, 8 bytes each
 ///      4     1  kind (bits 0-3): 1 put, 2 delete, 3 commit, 4 relocate, 5 link, 6 pad,
-///               7 big put, 8 big; flags (bits 4-7): 4 has prev, 5 has lsn, 6 in a transaction,
+///               7 big put, 8 big; flags (bits 4-7): 4 has prev, 5 has salt, 6 in a transaction,
 ///               7 long
 ///      5     1  key length in bytes, 255 if long
 ///      6     2  value length in bytes, 65535 if long
 ///      8     8  prev, if flagged: address of the record that this one replaces
-///      -     8  lsn, if flagged: the log sequence number of a relocated record
+///      -     8  salt, if flagged: that of the segment with the big record (big put; all but those of
+///               earlier builds)
 ///      -    16  long lengths, if flagged: key length (8 bytes), value length (8 bytes)
 ///      -     -  key, value, zeros up to a multiple of 8
 /// ```
@@ -50,13 +51,13 @@ pub(crate) struct RecordHeader {
     pub(crate) kind: RecordKind,
     pub(crate) is_in_transaction: bool,
     pub(crate) prev: Option<Addr>,
-    pub(crate) lsn: Option<u64>,
+    pub(crate) salt: Option<u64>,
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
 }
 
 const HAS_PREV: u8 = 1 << 4;
-const HAS_LSN: u8 = 1 << 5;
+const HAS_SALT: u8 = 1 << 5;
 const IN_TRANSACTION: u8 = 1 << 6;
 const LONG: u8 = 1 << 7;
 
@@ -68,7 +69,7 @@ pub(crate) const LINK_BYTES: u64 = 8 + 16;
 impl RecordHeader {
     /// Returns the header of a record without optional words.
     pub(crate) fn new(kind: RecordKind, key_bytes: u64, value_bytes: u64) -> Self {
-        Self { kind, is_in_transaction: false, prev: None, lsn: None, key_bytes, value_bytes }
+        Self { kind, is_in_transaction: false, prev: None, salt: None, key_bytes, value_bytes }
     }
 
     #[inline]
@@ -80,7 +81,7 @@ impl RecordHeader {
     #[inline]
     pub(crate) fn header_bytes(&self) -> u64 {
         8 + if self.prev.is_some() { 8 } else { 0 }
-            + if self.lsn.is_some() { 8 } else { 0 }
+            + if self.salt.is_some() { 8 } else { 0 }
             + if self.is_long() { 16 } else { 0 }
     }
 
@@ -106,9 +107,9 @@ impl RecordHeader {
             flags |= HAS_PREV;
             word(prev.0);
         }
-        if let Some(lsn) = self.lsn {
-            flags |= HAS_LSN;
-            word(lsn);
+        if let Some(salt) = self.salt {
+            flags |= HAS_SALT;
+            word(salt);
         }
         if self.is_long() {
             flags |= LONG;
@@ -130,7 +131,7 @@ impl RecordHeader {
     #[inline]
     pub(crate) fn bytes_of_first(first: u64) -> u64 {
         let flags = (first >> 32) as u8;
-        let words = (flags & (HAS_PREV | HAS_LSN)).count_ones() + 2 * u32::from(flags >> 7);
+        let words = (flags & (HAS_PREV | HAS_SALT)).count_ones() + 2 * u32::from(flags >> 7);
         8 + 8 * u64::from(words)
     }
 
@@ -158,11 +159,11 @@ impl RecordHeader {
             kind,
             is_in_transaction: flags & IN_TRANSACTION != 0,
             prev: None,
-            lsn: None,
+            salt: None,
             key_bytes: first >> 40 & 0xff,
             value_bytes: first >> 48,
         };
-        if flags & (HAS_PREV | HAS_LSN | LONG) != 0 {
+        if flags & (HAS_PREV | HAS_SALT | LONG) != 0 {
             header.decode_words(bytes, flags, offset)?;
         } else if header.is_long() {
             return Err(corrupt("record lengths", offset + 5, LONG.into(), flags.into()));
@@ -185,8 +186,8 @@ impl RecordHeader {
             }
             self.prev = Some(Addr(prev));
         }
-        if flags & HAS_LSN != 0 {
-            self.lsn = Some(word()?);
+        if flags & HAS_SALT != 0 {
+            self.salt = Some(word()?);
         }
         if flags & LONG != 0 {
             (self.key_bytes, self.value_bytes) = (word()?, word()?);
@@ -362,11 +363,11 @@ mod tests {
         Ok(Record { header, bytes: &bytes[..header.record_bytes() as usize], offset: 64 })
     }
 
-    fn round_trip(prev: Option<Addr>, lsn: Option<u64>, key_bytes: usize, value_bytes: usize) {
+    fn round_trip(prev: Option<Addr>, salt: Option<u64>, key_bytes: usize, value_bytes: usize) {
         let (key, value) = (vec![b'k'; key_bytes], vec![b'v'; value_bytes]);
         let header = RecordHeader {
             prev,
-            lsn,
+            salt,
             ..RecordHeader::new(RecordKind::Put, key_bytes as u64, value_bytes as u64)
         };
         let bytes = write(header, &key, &value);
@@ -380,10 +381,10 @@ mod tests {
     #[test]
     fn every_shape_of_record_survives_the_round_trip() {
         for prev in [None, Some(Addr(9)), Some(Addr((1 << 40) - 1))] {
-            for lsn in [None, Some(8)] {
+            for salt in [None, Some(8)] {
                 for key_bytes in [0, 1, 7, 8, 254, 255, 256, 70_000] {
                     for value_bytes in [0, 1, 8, 100, 65_534, 65_535, 65_536] {
-                        round_trip(prev, lsn, key_bytes, value_bytes);
+                        round_trip(prev, salt, key_bytes, value_bytes);
                     }
                 }
             }
@@ -423,7 +424,7 @@ mod tests {
             RecordHeader::new(RecordKind::Put, 0, 65_535),
             RecordHeader::new(RecordKind::Big, 1, 1),
             RecordHeader::new(RecordKind::Delete, 0, 8),
-            RecordHeader { lsn: Some(8), ..RecordHeader::new(RecordKind::Put, 1, 1) },
+            RecordHeader { salt: Some(8), ..RecordHeader::new(RecordKind::Put, 1, 1) },
         ] {
             let mut head = [0; HEADER_BYTES_MAX];
             header.encode(&mut head);

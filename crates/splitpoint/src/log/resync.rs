@@ -280,7 +280,6 @@ mod tests {
             sequence: 1,
             previous_offset: 0,
             salt: SALT,
-            naming_salt: 0,
         }
     }
 

@@ -5,7 +5,7 @@ use super::append::{LogPosition, segment_of};
 use super::batch::Batches;
 use super::record::{Pair, Record, RecordKind};
 use super::relocation::{Moved, Relocation};
-use super::segment::{BigName, Segment};
+use super::segment::Segment;
 use crate::error::{Error, Result};
 use crate::format::{
     Addr, FILE_BYTES_MAX, GRANULE_BYTES, LogStart, SegmentHeader, SegmentKind, u64_at,
@@ -90,12 +90,6 @@ impl<'a> LogWalk<'a> {
         self.position
     }
 
-    /// Returns how the next record names a big one, if it does.
-    #[inline]
-    pub(crate) fn name(&self) -> BigName {
-        BigName { lsn: self.position.lsn, salt: self.header.salt }
-    }
-
     /// Returns the segment that the walk is in.
     pub(crate) fn segment(&self) -> Segment {
         Segment::new(self.position.segment_offset, &self.header)
@@ -138,9 +132,9 @@ impl<'a> LogWalk<'a> {
     #[cold]
     fn next_long_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
         loop {
-            let name = self.name();
+            let lsn = self.position.lsn;
             let Some(record) = self.next_record()? else { return Ok(None) };
-            let Some(record) = stored_by(self.view, &record, name)? else { continue };
+            let Some(record) = stored_by(self.view, &record, lsn)? else { continue };
             let pair = Pair { key: record.key(), value: record.value() };
             return Ok(Some((record.addr(), pair)));
         }
@@ -181,7 +175,7 @@ impl LogWalk<'_> {
     #[inline]
     fn verify_named(&self, record: &Record<'_>) -> Result<()> {
         match record.header.kind {
-            RecordKind::BigPut => big_record(self.view, record, self.name()).map(drop),
+            RecordKind::BigPut => big_record(self.view, record, self.position.lsn).map(drop),
             RecordKind::Relocate => {
                 Relocation::decode(record)?.verify(self.view, self.compacted_head)
             }
@@ -212,12 +206,12 @@ pub(crate) enum Logged<'a> {
 }
 
 impl<'a> Logged<'a> {
-    /// Returns the change that a record makes, if it makes one; `name` is how it names a big one.
+    /// Returns the change that a record makes, if it makes one; `lsn` is its number.
     #[inline]
-    pub(crate) fn of(view: &'a View, record: &Record<'a>, name: BigName) -> Result<Option<Self>> {
+    pub(crate) fn of(view: &'a View, record: &Record<'a>, lsn: u64) -> Result<Option<Self>> {
         let prev = record.header.prev;
         if record.header.kind != RecordKind::Delete {
-            let pair = stored_by(view, record, name)?;
+            let pair = stored_by(view, record, lsn)?;
             return Ok(pair.map(|pair| Self::Put { pair, prev }));
         }
         expect_value_bytes(record, 8)?;
@@ -289,7 +283,7 @@ impl<'a, T> Changes<'a, T> {
         of_change: impl Fn(Logged<'a>) -> T,
         mut visit: impl FnMut(Step<T>),
     ) -> Result<Option<Record<'a>>> {
-        let name = self.walk.name();
+        let lsn = self.walk.position().lsn;
         let Some(record) = self.walk.next_record()? else { return Ok(None) };
         self.record_count += 1;
         if record.header.kind == RecordKind::Relocate {
@@ -310,7 +304,7 @@ impl<'a, T> Changes<'a, T> {
             }
             _ => {}
         }
-        let change = Logged::of(self.walk.view, &record, name)?.map(of_change);
+        let change = Logged::of(self.walk.view, &record, lsn)?.map(of_change);
         self.batches.add(&record, change, |change| visit(Step::Change(change)));
         Ok(Some(record))
     }
@@ -335,10 +329,10 @@ impl<'a, T> Changes<'a, T> {
 
 /// Returns the record with the pair that a record of the log stores, if it stores one.
 #[inline]
-fn stored_by<'a>(view: &'a View, record: &Record<'a>, name: BigName) -> Result<Option<Record<'a>>> {
+fn stored_by<'a>(view: &'a View, record: &Record<'a>, lsn: u64) -> Result<Option<Record<'a>>> {
     match record.header.kind {
         RecordKind::Put => Ok(Some(*record)),
-        RecordKind::BigPut => big_record_unverified(view, record, name).map(Some),
+        RecordKind::BigPut => big_record_unverified(view, record, lsn).map(Some),
         _ => Ok(None),
     }
 }
@@ -405,25 +399,17 @@ pub(crate) fn enter(
     }
 }
 
-/// Returns the big record that a BIGPUT record names, with its checksum verified.
-pub(crate) fn big_record<'a>(
-    view: &'a View,
-    naming: &Record<'_>,
-    name: BigName,
-) -> Result<Record<'a>> {
-    let record = big_record_unverified(view, naming, name)?;
+/// Returns the big record that the BIGPUT record with the number `lsn` names, with its checksum verified.
+pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>, lsn: u64) -> Result<Record<'a>> {
+    let record = big_record_unverified(view, naming, lsn)?;
     debug_assert_eq!(record.header.kind, RecordKind::Big);
     let header = view.segment(record.offset - SegmentHeader::BYTES)?;
     record.verify(header.salt)?;
     Ok(record)
 }
 
-/// Returns the big record that a BIGPUT record names. Others that have used the same space may be valid.
-fn big_record_unverified<'a>(
-    view: &'a View,
-    naming: &Record<'_>,
-    name: BigName,
-) -> Result<Record<'a>> {
+/// Returns the big record that the BIGPUT record with the number `lsn` names. Others that have used the same space may be valid.
+fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>, lsn: u64) -> Result<Record<'a>> {
     let (offset, segment_bytes) = big_target(naming)?;
     let header = view.segment(offset)?;
     let corrupt =
@@ -431,8 +417,9 @@ fn big_record_unverified<'a>(
     if header.kind != SegmentKind::Big || header.segment_bytes != segment_bytes {
         return corrupt("big segment size", offset + 16, segment_bytes, header.segment_bytes);
     }
-    if !name.is_of(&Segment::new(offset, &header)) && !mutant::is_made(Mutant::TakesOlderBigs) {
-        return corrupt("segment sequence number", offset + 24, name.lsn, header.base_lsn);
+    let is_meant = Segment::new(offset, &header).is_named_by(&naming.header, lsn);
+    if !is_meant && !mutant::is_made(Mutant::TakesOlderBigs) {
+        return corrupt("segment sequence number", offset + 24, lsn, header.base_lsn);
     }
     let start = offset + SegmentHeader::BYTES;
     let record = view.record_before(start, offset + segment_bytes)?;

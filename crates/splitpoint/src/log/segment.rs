@@ -5,9 +5,10 @@
 //! is damaged the other is enough.
 
 use super::append::LogPosition;
-use super::record::LINK_BYTES;
+use super::record::{LINK_BYTES, RecordHeader};
 use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, SegmentHeader, SegmentKind};
 use crate::region::View;
+use crate::testing::mutant::{self, Mutant};
 
 /// A log segment, or a big one: what its header says, or what the records before it say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +19,6 @@ pub(crate) struct Segment {
     pub(crate) sequence: u64,
     pub(crate) previous_offset: u64,
     pub(crate) salt: u64,
-    /// Of a big one, the salt of the log segment that names it; 0 if that is not known.
-    pub(crate) naming_salt: u64,
 }
 
 impl Segment {
@@ -33,7 +32,6 @@ impl Segment {
             sequence: header.sequence,
             previous_offset: header.previous_offset,
             salt: header.salt,
-            naming_salt: header.naming_salt,
         }
     }
 
@@ -50,8 +48,7 @@ impl Segment {
         let aligned = 1 << offset.trailing_zeros().min(LOG_SEGMENT_BYTES_MAX.trailing_zeros());
         let bytes = bytes_max.min(aligned);
         debug_assert!(bytes <= LOG_SEGMENT_BYTES_MAX && offset.is_multiple_of(GRANULE_BYTES));
-        let (sequence, naming_salt) = (0, 0);
-        Self { offset, bytes, base_lsn, sequence, previous_offset, salt, naming_salt }
+        Self { offset, bytes, base_lsn, sequence: 0, previous_offset, salt }
     }
 
     /// Returns where the first record is.
@@ -64,9 +61,15 @@ impl Segment {
         self.offset + self.bytes
     }
 
-    /// Returns what the segment of a big record has, if the record at `offset` names it.
-    pub(crate) fn name_at(&self, offset: u64) -> BigName {
-        BigName { lsn: self.lsn_at(offset), salt: self.salt }
+    /// Returns whether `naming`, the header of the BIGPUT record with the log sequence number `lsn`, names
+    /// this big one.
+    ///
+    /// Others that have used the same space may be as large and as valid, even with the same number: after
+    /// a power loss, numbers come again, and a process may be killed before it has named the record it
+    /// wrote. None has the same salt. Earlier builds name no salt.
+    pub(crate) fn is_named_by(&self, naming: &RecordHeader, lsn: u64) -> bool {
+        let is_salt = |salt| salt == self.salt || mutant::is_made(Mutant::IgnoresSaltOfBigs);
+        self.base_lsn == lsn && naming.salt.is_none_or(is_salt)
     }
 
     /// Returns the log sequence number of the record at `offset`.
@@ -81,26 +84,6 @@ impl Segment {
         let at = self.first() + before;
         debug_assert_eq!(self.lsn_at(at) + LINK_BYTES, next.base_lsn);
         (next.previous_offset == self.offset && at + LINK_BYTES <= self.end()).then_some(at)
-    }
-}
-
-/// What the segment of a big record says of the BIGPUT record that names it: the place of that in the log.
-///
-/// Other big records that have used the same space say something else, even if a power loss took the BIGPUT of
-/// one and its log sequence number came again: then in another segment. One case is left: a process is killed
-/// after it has written a big record and before it has named it, and the next process names another there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BigName {
-    pub(crate) lsn: u64,
-    /// Salt of the log segment.
-    pub(crate) salt: u64,
-}
-
-impl BigName {
-    /// Returns whether `big` is the segment that was meant.
-    pub(crate) fn is_of(self, big: &Segment) -> bool {
-        // Earlier builds did not note the salt.
-        big.base_lsn == self.lsn && [0, self.salt].contains(&big.naming_salt)
     }
 }
 
@@ -139,21 +122,21 @@ pub(crate) fn backwards(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::log::record::RecordKind;
 
     fn segment(offset: u64, base_lsn: u64, previous_offset: u64) -> Segment {
-        let (bytes, sequence, salt, naming_salt) = (4096, 0, 0, 0);
-        Segment { offset, bytes, base_lsn, sequence, previous_offset, salt, naming_salt }
+        Segment { offset, bytes: 4096, base_lsn, sequence: 0, previous_offset, salt: 0 }
     }
 
     #[test]
     fn a_big_segment_is_told_by_the_record_that_names_it() {
-        let name = BigName { lsn: 96, salt: 7 };
-        let big =
-            |base_lsn, naming_salt| Segment { base_lsn, naming_salt, ..segment(65_536, 0, 0) };
-        assert!(name.is_of(&big(96, 7)));
-        assert!(name.is_of(&big(96, 0)), "of an earlier build");
-        assert!(!name.is_of(&big(96, 8)), "a number that came again, in another segment");
-        assert!(!name.is_of(&big(120, 7)));
+        let big = Segment { salt: 7, ..segment(65_536, 96, 0) };
+        let naming = |salt| RecordHeader { salt, ..RecordHeader::new(RecordKind::BigPut, 0, 16) };
+        assert!(big.is_named_by(&naming(Some(7)), 96));
+        assert!(!big.is_named_by(&naming(Some(8)), 96), "one that had the same number");
+        assert!(!big.is_named_by(&naming(Some(7)), 120));
+        assert!(big.is_named_by(&naming(None), 96), "of an earlier build");
+        assert!(!big.is_named_by(&naming(None), 120));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::log::batch::{Batches, is_member};
 use crate::log::record::{Record, RecordKind};
 use crate::log::relocation::Relocation;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
-use crate::log::segment::{BigName, Segment};
+use crate::log::segment::Segment;
 use crate::region::{Region, View};
 use crate::testing::mutant::{self, Mutant};
 
@@ -105,7 +105,7 @@ fn last_changes_of(region: &Region) -> usize {
 #[derive(Clone, Copy, Debug)]
 struct LastChange<'a> {
     record: Record<'a>,
-    name: BigName,
+    lsn: u64,
 }
 
 /// What is looked for at the end of the log.
@@ -198,14 +198,14 @@ impl Search {
         let mut batches = Batches::default();
         let mut last = VecDeque::with_capacity(self.count + 1);
         loop {
-            let name = walk.name();
+            let (lsn, salt) = (walk.position().lsn, walk.segment().salt);
             let record = walk.next_record().and_then(|record| {
-                record.map(|record| record.verify(name.salt).map(|()| record)).transpose()
+                record.map(|record| record.verify(salt).map(|()| record)).transpose()
             });
             let record = match record {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
-                Err(Error::Corrupt { .. }) if name.lsn < self.durable_lsn => return Ok(None),
+                Err(Error::Corrupt { .. }) if lsn < self.durable_lsn => return Ok(None),
                 Err(error) => return Err(error),
             };
             let mut keep = |change| {
@@ -218,7 +218,7 @@ impl Search {
                 // Its batch begins before what is verified, and has been published: all of it counts.
                 batches.take().for_each(&mut keep);
             }
-            batches.add(&record, is_change(&record).then_some(LastChange { record, name }), keep);
+            batches.add(&record, is_change(&record).then_some(LastChange { record, lsn }), keep);
         }
         assert!(last.len() <= self.count);
         if walk.position() != published {
@@ -335,12 +335,12 @@ fn compare_with_index(
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
     // Records that were moved since; an unpublished move may have its slots stored or not.
     let mut moved: HashSet<Addr> = unpublished.iter().map(|change| change.prev).collect();
-    for LastChange { record, name } in last.iter().rev() {
+    for LastChange { record, lsn } in last.iter().rev() {
         if record.header.kind == RecordKind::Relocate {
             moved.extend(Relocation::decode(record)?.moved().map(|moved| moved.from));
             continue;
         }
-        let change = match Logged::of(&region.view, record, *name) {
+        let change = match Logged::of(&region.view, record, *lsn) {
             // A big record that has been replaced since, in space that has another use now.
             Err(Error::Corrupt { .. }) if record.header.kind == RecordKind::BigPut => continue,
             change => change?,

@@ -256,7 +256,6 @@ impl Extents {
             base_lsn: 0,
             previous_offset: 0,
             salt: 0,
-            naming_salt: 0,
         };
         let made = region
             .write("clear the segment table of", |storage| storage.write_zeros(offset, bytes))

@@ -57,8 +57,8 @@ impl Bigs {
     ) -> bool {
         let Ok((offset, segment_bytes)) = big_target(naming) else { return false };
         let Some(&segment) = log.bigs.get(&offset) else { return false };
-        let is_meant =
-            segment.bytes == segment_bytes && part.segment.name_at(naming.offset).is_of(&segment);
+        let lsn = part.segment.lsn_at(naming.offset);
+        let is_meant = segment.bytes == segment_bytes && segment.is_named_by(&naming.header, lsn);
         if !is_meant || !take(taken, &segment) {
             return false;
         }

@@ -44,7 +44,6 @@ mod tests {
             sequence: 1,
             previous_offset: 0,
             salt: 0,
-            naming_salt: 0,
         };
         let mut marks = Marks::new(&segment);
         for offset in [65_536, 65_600, 65_536 + 4088] {

@@ -198,10 +198,10 @@ impl Store {
         let (view, end_lsn) = (&self.region.view, writer.log.position().lsn);
         let mut walk = LogWalk::from_position(view, start, Trust::Published, end_lsn)?;
         loop {
-            let name = walk.name();
+            let lsn = walk.position().lsn;
             let Some(record) = walk.next_record()? else { return Ok(()) };
             if is_member(&record)
-                && let Some(logged) = Logged::of(view, &record, name)?
+                && let Some(logged) = Logged::of(view, &record, lsn)?
             {
                 visit(writer, logged)?;
             }

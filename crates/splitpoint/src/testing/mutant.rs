@@ -53,6 +53,8 @@ pub(crate) enum Mutant {
     ShowsUnfinished,
     /// A big record that was there before is taken for the one that the log names.
     TakesOlderBigs,
+    /// A big record that was written for the same place in the log is taken for the one that was named.
+    IgnoresSaltOfBigs,
     /// A large batch is made while changes before it are not durable.
     LeavesEarlierUnsafe,
     /// Changes pay for segments that are emptied and wait.

@@ -143,10 +143,11 @@ impl Sample {
             self.word(next - 8)
         };
         let prev = is(4).then(|| take() * 8);
-        assert!(!is(5), "nothing moves records yet");
+        let salt = is(5).then(&mut take);
         let short = (usize::from(self.bytes[at + 5]), self.word(at) >> 48);
         let (key, value) = if is(7) { (take(), take()) } else { short };
         let kind = flags & 0xf;
+        assert_eq!(salt.is_some(), kind == BIG_PUT, "the record of a big one names its salt");
         let target = if kind == BIG_PUT { self.word(next) + 64 } else { at };
         let bytes = (next + key + value).next_multiple_of(8) - at;
         Entry { at, bytes, kind, prev, is_in_batch: is(6), target }

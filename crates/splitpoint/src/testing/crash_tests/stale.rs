@@ -189,6 +189,39 @@ fn a_log_older_than_the_header_is_not_trusted() {
     assert_eq!(found, synced);
 }
 
+/// A process writes a big record and is killed before it has named it. The next writes another in the same
+/// place, and a power loss keeps the name of that one, and of the record what the first has written.
+#[test]
+fn a_big_record_that_was_never_named_is_not_taken_for_the_next_one_there() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    db.put_with(b"key", b"small", Durability::Sync).unwrap();
+    let with_big = |fill: u8| {
+        let next = disk.kill();
+        // Salts are random: those of two processes are not the same.
+        (0..fill).for_each(|_| drop(next.storage().unwrap().random_u64()));
+        let db = next.open(&options()).unwrap();
+        db.put(b"key", &[fill; 5000]).unwrap();
+        assert!(matches!(db.recovery(), Recovery::WarmRestart { .. }));
+        next.file()
+    };
+    let (unnamed, named) = (with_big(1), with_big(2));
+    let starts = (0..named.len()).step_by(GRANULE_BYTES as usize);
+    let big: Vec<u64> = starts
+        .filter(|&at| named[at..].starts_with(b"SEGM\x03"))
+        .flat_map(|at| [at as u64, at as u64 + GRANULE_BYTES])
+        .collect();
+    assert_eq!(big.len(), 2, "one big record of two pages");
+    let stale = with_pages_of(&named, &unnamed, &big);
+    let (recovery, found) = open(&stale);
+    assert!(matches!(recovery, Recovery::Replayed { .. }), "{recovery:?}");
+    assert_eq!(found[&b"key"[..]], b"small", "the change that was durable");
+
+    let stale = with_pages_of(&named, &unnamed, &big);
+    let (_, found) = with(Mutant::IgnoresSaltOfBigs, || open(&stale));
+    assert_eq!(found[&b"key"[..]], [1; 5000], "the salt alone tells them apart");
+}
+
 /// Each byte of the log, in a store whose changes were all acknowledged as durable.
 #[test]
 fn a_damaged_record_that_was_durable_costs_no_other() {
