@@ -148,6 +148,10 @@ impl Report {
     ///
     /// O(buckets + n log n) for `n` kept hashes, about twenty times.
     pub fn new(stats: &PartialStats) -> Self {
+        Self::of_settled(&stats.settled())
+    }
+
+    fn of_settled(stats: &PartialStats) -> Self {
         let occupancy = stats.occupancy();
         let (setup, ideal) = (stats.setup(), occupancy.ideal());
         let (key_count, bucket_count) = (occupancy.key_count(), occupancy.bucket_count());

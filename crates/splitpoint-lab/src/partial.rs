@@ -10,6 +10,7 @@
 //!
 //! `drive` runs it in threads; `measure` evaluates the counts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use splitpoint::linear::Geometry;
@@ -50,6 +51,8 @@ const COUNTER_BYTES: u64 = 8;
 /// Most bytes for a hash that is kept to find collisions: 8 in a vector that may just have doubled,
 /// 8 in the sorted copy, and 8 for a part of its bits or for slots of open addressing.
 const HASH_BYTES: u64 = 32;
+/// Copies of a hash that counts with a limit keep; how often it comes beyond them is a number.
+const COPIES_MAX: usize = 8;
 /// The sample that has the fewest hashes keeps one in 2 to this power.
 const SAMPLING_MAX: u32 = 63;
 
@@ -79,8 +82,9 @@ impl Setup {
 
     /// Keeps at most `limit` hashes to find collisions, whatever the number of keys is.
     ///
-    /// With more, it samples them, by the smallest power of two that keeps so few. The sample does
-    /// not depend on the order of the keys, nor on how counts were merged.
+    /// With more keys, a hash counts as 8 at most, however often it comes. If that leaves too many, it
+    /// samples them, by the smallest power of two that keeps so few. The sample does not depend on the
+    /// order of the keys, nor on how counts were merged. While keys are added, a quarter more are kept.
     #[must_use]
     pub fn limit_hashes(self, limit: usize) -> Self {
         Self { hash_limit: limit, ..self }
@@ -138,6 +142,7 @@ impl Setup {
         for key in keys {
             stats.add(key);
         }
+        stats.settle();
         stats
     }
 
@@ -165,6 +170,10 @@ pub struct PartialStats {
     carries: BTreeMap<u64, u64>,
     bits: BitCounts,
     hashes: Vec<u64>,
+    /// How often a hash comes beyond [`COPIES_MAX`]: only with a limit, and more keys than it.
+    repeats: BTreeMap<u64, u64>,
+    /// The number of hashes after the last [`thin`](Self::thin).
+    thinned_count: usize,
 }
 
 impl PartialStats {
@@ -183,6 +192,8 @@ impl PartialStats {
             carries: BTreeMap::new(),
             bits: BitCounts::default(),
             hashes: Vec::new(),
+            repeats: BTreeMap::new(),
+            thinned_count: 0,
         }
     }
 
@@ -207,19 +218,46 @@ impl PartialStats {
         self.bits.add(hash);
         if is_sampled(hash, self.setup.sampling) {
             self.hashes.push(hash);
-            if self.hashes.len() > self.setup.hash_limit {
-                self.thin();
+            let limit = self.setup.hash_limit;
+            // A quarter more: where none is dropped, each may come again, and thinning sorts them.
+            if self.hashes.len() > limit.saturating_add(limit / 4) {
+                self.settle();
             }
         }
         self.setup.reducer.bucket_of(hash)
     }
 
-    /// Samples the hashes until there are no more than the limit.
+    /// Keeps no more hashes than the limit allows.
+    #[cold]
+    fn settle(&mut self) {
+        if !self.is_settled() {
+            self.thin();
+            self.thinned_count = self.hashes.len();
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.key_count <= self.setup.hash_limit as u64 || self.hashes.len() == self.thinned_count
+    }
+
+    /// Returns counts that keep no more hashes than the limit allows.
+    pub(crate) fn settled(&self) -> Cow<'_, Self> {
+        let mut settled = Cow::Borrowed(self);
+        if !self.is_settled() {
+            settled.to_mut().settle();
+        }
+        settled
+    }
+
+    /// Keeps [`COPIES_MAX`] of equal hashes, and samples until there are no more than the limit.
+    ///
+    /// Without the first, a hash of more keys than the limit would raise the sample until it is dropped
+    /// itself, and its collisions would be gone.
     ///
     /// The level that this ends with is the lowest that keeps so few of all hashes counted: that of a
     /// part is never above it, since a part has fewer. So it is the same for every order and tree.
-    #[cold]
     fn thin(&mut self) {
+        self.take_repeats();
         let (limit, mut sampling) = (self.setup.hash_limit, self.setup.sampling);
         let mut by_level = [0_usize; 1 + SAMPLING_MAX as usize];
         for &hash in &self.hashes {
@@ -233,11 +271,28 @@ impl PartialStats {
         self.sample(sampling);
     }
 
+    /// Counts the copies of a hash beyond [`COPIES_MAX`] instead of keeping them.
+    fn take_repeats(&mut self) {
+        self.hashes.sort_unstable();
+        let (mut kept, mut at) = (0, 0);
+        while let Some(&hash) = self.hashes.get(at) {
+            let copies = self.hashes[at..].iter().take_while(|&&other| other == hash).count();
+            let few = copies.min(COPIES_MAX);
+            self.hashes[kept..kept + few].fill(hash);
+            if copies > few {
+                *self.repeats.entry(hash).or_insert(0) += (copies - few) as u64;
+            }
+            (kept, at) = (kept + few, at + copies);
+        }
+        self.hashes.truncate(kept);
+    }
+
     /// Drops the hashes that a sample of one in `2^sampling` does not have.
     fn sample(&mut self, sampling: u32) {
         if sampling != self.setup.sampling {
             self.setup.sampling = sampling;
             self.hashes.retain(|&hash| is_sampled(hash, sampling));
+            self.repeats.retain(|&hash, _| is_sampled(hash, sampling));
         }
     }
 
@@ -277,9 +332,13 @@ impl PartialStats {
         self.sample(self.setup.sampling.max(other.setup.sampling));
         let sampling = self.setup.sampling;
         self.hashes.extend(other.hashes.iter().filter(|&&hash| is_sampled(hash, sampling)));
-        if self.hashes.len() > self.setup.hash_limit {
-            self.thin();
+        for (&hash, &times) in other.repeats.iter().filter(|&(&hash, _)| is_sampled(hash, sampling))
+        {
+            *self.repeats.entry(hash).or_insert(0) += times;
         }
+        // What was dropped and what came may be as many.
+        self.thinned_count = usize::MAX;
+        self.settle();
         for (bucket, &keys) in (0..).zip(&other.counters) {
             self.add_to_bucket(bucket, keys);
         }
@@ -338,7 +397,17 @@ impl PartialStats {
         &self.hashes
     }
 
-    /// Returns the kept hashes, in rising order.
+    /// Returns whether the kept hashes are those of all keys.
+    pub(crate) fn has_all_hashes(&self) -> bool {
+        self.setup.sampling == 0 && self.repeats.is_empty()
+    }
+
+    /// Returns how often a kept hash comes beyond its kept copies.
+    pub(crate) fn repeats_of(&self, hash: u64) -> u64 {
+        self.repeats.get(&hash).copied().unwrap_or(0)
+    }
+
+    /// Returns the kept hashes, in rising order. With a limit, a hash comes 8 times at most.
     pub fn sorted_hashes(&self) -> Vec<u64> {
         let mut hashes = self.hashes.clone();
         hashes.sort_unstable();
@@ -512,6 +581,48 @@ mod tests {
                 }
                 assert_eq!(parts[0].encode(), whole, "limit {limit}, width {width}");
             }
+        }
+    }
+
+    /// Its collisions would be gone if it raised the sample until it is dropped itself.
+    #[test]
+    fn a_hash_of_more_keys_than_the_limit_keeps_its_pairs() {
+        let keys = (0..40_u64).chain(std::iter::repeat_n(7, 1000));
+        let whole = limited(keys.clone(), 60);
+        assert_eq!((whole.setup.sampling, whole.hashes.len()), (0, 47));
+        let collisions = &crate::Report::new(&whole).collisions;
+        assert_eq!(collisions.len(), 1, "the windows want all hashes");
+        assert_eq!((collisions[0].pair_count, collisions[0].sampling), (1001 * 1000 / 2, 0));
+        let keys: Vec<u64> = keys.collect();
+        for cut in [1, 8, 30, 39, 45, 60, 500, 1039] {
+            for (one, other) in [(&keys[..cut], &keys[cut..]), (&keys[cut..], &keys[..cut])] {
+                let mut merged = limited(one.iter().copied(), 60);
+                merged.merge(&limited(other.iter().copied(), 60)).unwrap();
+                assert_eq!(merged.encode(), whole.encode(), "cut {cut}");
+            }
+        }
+    }
+
+    /// Keys of any multiplicity, added one by one, by two and by tens.
+    #[test]
+    fn repeated_keys_are_kept_alike_whatever_the_parts_are() {
+        let keys: Vec<u64> = (0..3000).map(|at| mixed(at) % (1 + at % 300)).collect();
+        for limit in [7, 100, 700, 2999, 3000] {
+            let whole = limited(keys.iter().copied(), limit);
+            assert!(whole.hashes.len() <= limit);
+            for part_keys in [1, 2, 10, 1234] {
+                let mut merged = limited(std::iter::empty(), limit);
+                for part in keys.chunks(part_keys) {
+                    merged.merge(&limited(part.iter().copied(), limit)).unwrap();
+                }
+                assert_eq!(merged.encode(), whole.encode(), "limit {limit}, parts of {part_keys}");
+            }
+            let mut one_by_one = PartialStats::new(*limited(std::iter::empty(), limit).setup());
+            for key in &keys {
+                one_by_one.add(&key.to_le_bytes());
+            }
+            assert!(one_by_one.hashes.len() <= limit + limit / 4);
+            assert_eq!(one_by_one.encode(), whole.encode(), "limit {limit}");
         }
     }
 

@@ -96,7 +96,7 @@ pub struct FalseTags {
 ///
 /// O(slots + keys log keys); 24 bytes for each key and four for each slot.
 pub fn probing(stats: &PartialStats) -> Vec<Probing> {
-    if stats.key_count() == 0 || stats.setup().sampling() != 0 {
+    if stats.key_count() == 0 || !stats.has_all_hashes() {
         return Vec::new();
     }
     let mut hashes = stats.hashes().to_vec();

@@ -1,6 +1,7 @@
 //! The state of an open table that calls, scans and views share, and its end.
 
 use std::any::Any;
+use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use splitpoint::rehash::rehash;
 use splitpoint::{
-    Create, Db, Error, ErrorKind, Holder, HolderRole, Options, Result, Table, Unsupported,
+    Create, Db, Error, ErrorKind, Holder, HolderRole, Options, Result, Sharing, Table, Unsupported,
 };
 
 use crate::error;
@@ -97,8 +98,11 @@ pub(crate) struct Opened {
     /// What opened it.
     options: Options,
     pub(crate) is_read_only: bool,
+    /// Whether a child of a fork has opened it, in the place of a table that its parent writes.
+    is_childs: bool,
     /// Views of values that Python has not released.
     views: AtomicUsize,
+    attached: Mutex<Vec<Weak<dyn Ends>>>,
 }
 
 impl Opened {
@@ -113,7 +117,9 @@ impl Opened {
             },
             options,
             is_read_only: false,
+            is_childs: false,
             views: AtomicUsize::new(0),
+            attached: Mutex::default(),
         };
         let capabilities = opened.table().capabilities();
         opened.is_read_only = capabilities.is_read_only;
@@ -155,12 +161,36 @@ impl Opened {
         self.origin.is_forked()
     }
 
+    /// Opens the file again to read, in a child of the process that writes it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Options::open`]: [`ErrorKind::Locked`] if the parent has the file for itself.
+    fn reopened(&self) -> Result<Self> {
+        let options = self.options.clone().create(Create::Never).read_only();
+        // Nobody has the file for itself in order to read it.
+        let options = options.sharing(Sharing::OneWriter);
+        let access = Access::Store(options.open(&self.absolute)?);
+        let reopened = Self::new(access, self.path(), options);
+        Ok(Self { absolute: self.absolute.clone(), is_childs: true, ..reopened })
+    }
+
     /// Returns the exception for an error of this table.
     pub(crate) fn raise(&self, py: Python<'_>, error: &Error) -> PyErr {
         if error.kind() == ErrorKind::Poisoned && self.is_forked() {
             return error::forked(py, self.path());
         }
         error::raise(py, error)
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Vec<Weak<dyn Ends>>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends what borrows from the table, which nobody can reach any more.
+    fn end_attached(&self, py: Python<'_>) {
+        let attached: Vec<_> = self.attached().drain(..).filter_map(|it| it.upgrade()).collect();
+        py.detach(|| attached.iter().for_each(|it| it.end()));
     }
 
     /// Counts a view, which keeps the table from being closed.
@@ -209,6 +239,12 @@ trait Ends: Send + Sync {
     fn end(&self);
 }
 
+impl fmt::Debug for dyn Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ends")
+    }
+}
+
 impl<T: Send> Ends for Mutex<Option<T>> {
     fn end(&self) {
         let ended = self.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -221,39 +257,79 @@ impl<T: Send> Ends for Mutex<Option<T>> {
 #[derive(Debug)]
 pub(crate) struct Handle {
     slot: RwLock<Option<Call>>,
-    attached: Mutex<Vec<Weak<dyn Ends>>>,
 }
 
 impl Handle {
     pub(crate) fn new(opened: Opened) -> Self {
-        Self { slot: RwLock::new(Some(Call::new(opened))), attached: Mutex::default() }
+        Self { slot: RwLock::new(Some(Call::new(opened))) }
     }
 
-    /// Returns the table, for a call that may take long or run Python code.
+    /// Returns the table, for a change.
     ///
     /// # Errors
     ///
-    /// `splitpoint.error` with code `closed`.
+    /// `splitpoint.error` with code `closed`, and with code `forked` in a child of the process that has
+    /// opened it to write.
     pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<Call> {
         let opened = self.slot().clone();
         // Without the lock: an exception is made by Python code.
         let opened = opened.ok_or_else(|| error::closed(py))?;
         opened.origin.check(py)?;
-        Ok(opened)
+        if opened.is_childs { Err(error::forked(py, opened.path())) } else { Ok(opened) }
     }
 
-    /// Calls `work` on the table. It must not run Python code, which may close the table.
+    /// Returns the table, for a call that only reads and may take long or run Python code.
     ///
     /// # Errors
     ///
-    /// As [`opened`](Self::opened).
+    /// `splitpoint.error` with code `closed`. In a child of the process that writes the table, those of
+    /// an open, and code `forked` if it is no store.
+    pub(crate) fn opened_to_read(&self, py: Python<'_>) -> PyResult<Call> {
+        let opened = self.slot().clone();
+        let opened = opened.ok_or_else(|| error::closed(py))?;
+        if !opened.origin.is_lost() {
+            return Ok(opened);
+        }
+        if matches!(opened.access, Access::Other(_)) {
+            return Err(error::forked(py, opened.path()));
+        }
+        let reopened = py.detach(|| self.reopen(&opened));
+        reopened.map_err(|error| error::raise(py, &error))?.ok_or_else(|| error::closed(py))
+    }
+
+    /// Opens a table of the parent again, for this child, and keeps that one instead. Returns the one
+    /// that there is by then, or `None` if it was closed meanwhile.
+    fn reopen(&self, parents: &Call) -> Result<Option<Call>> {
+        let reopened = Call::new(parents.reopened()?);
+        let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
+        let is_still = slot.as_ref().is_some_and(|now| Arc::ptr_eq(&now.0, &parents.0));
+        if !is_still {
+            // Another thread of the child was first.
+            return Ok(slot.clone());
+        }
+        let replaced = slot.replace(reopened.clone());
+        drop(slot);
+        // Only from memory: it is the parent's to close.
+        drop(replaced);
+        Ok(Some(reopened))
+    }
+
+    /// Calls `work`, which only reads, on the table. It must not run Python code, which may close the
+    /// table.
+    ///
+    /// # Errors
+    ///
+    /// As [`opened_to_read`](Self::opened_to_read).
     #[inline]
     pub(crate) fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&Opened) -> R) -> PyResult<R> {
         let slot = self.slot();
-        let made = slot.as_deref().filter(|opened| !opened.origin.is_lost()).map(work);
+        if let Some(opened) = slot.as_deref()
+            && !opened.origin.is_lost()
+        {
+            return Ok(work(opened));
+        }
         drop(slot);
-        // What is missing, `opened` says.
-        made.map_or_else(|| self.opened(py).and(Err(error::closed(py))), Ok)
+        self.opened_to_read(py).map(|opened| work(&opened))
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -263,25 +339,25 @@ impl Handle {
     /// Returns whether it is open, and this process is a fork of the one that opened it.
     pub(crate) fn is_forked(&self) -> bool {
         let slot = self.slot();
-        slot.as_ref().is_some_and(|opened| opened.is_forked())
+        slot.as_ref().is_some_and(|opened| opened.is_childs || opened.is_forked())
     }
 
-    /// Begins what borrows from the table, and ends it when the table is closed.
+    /// Begins what borrows from `opened`, which is the table, and ends it when the table is closed.
     ///
     /// # Errors
     ///
-    /// Those of `begin`.
+    /// Those of `begin`; `splitpoint.error` with code `closed`.
     pub(crate) fn attach<T: Send + 'static>(
         &self,
         py: Python<'_>,
+        opened: Call,
         begin: impl FnOnce(Arc<Opened>) -> Result<T> + Send,
     ) -> PyResult<Attached<T>> {
-        let opened = self.opened(py)?;
         let begun = py.detach(|| begin(opened.table_to_borrow()));
         let begun = begun.map_err(|error| opened.raise(py, &error))?;
         let begun = Arc::new(Mutex::new(Some(begun)));
         {
-            let mut attached = self.attached();
+            let mut attached = opened.attached();
             attached.retain(|it| it.strong_count() > 0);
             let weak: Weak<Mutex<Option<T>>> = Arc::downgrade(&begun);
             attached.push(weak);
@@ -298,10 +374,6 @@ impl Handle {
 
     fn slot(&self) -> RwLockReadGuard<'_, Option<Call>> {
         self.slot.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn attached(&self) -> MutexGuard<'_, Vec<Weak<dyn Ends>>> {
-        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the table away from other threads.
@@ -324,12 +396,6 @@ impl Handle {
         })
     }
 
-    /// Ends what borrows from the table that was taken.
-    fn end_attached(&self, py: Python<'_>) {
-        let attached: Vec<_> = self.attached().drain(..).filter_map(|it| it.upgrade()).collect();
-        py.detach(|| attached.iter().for_each(|it| it.end()));
-    }
-
     /// Closes the table. Other threads finish their calls, and the last of them closes the file.
     ///
     /// # Errors
@@ -339,7 +405,7 @@ impl Handle {
         let Some(opened) = self.take()? else { return Ok(()) };
         if !opened.origin.is_lost() {
             // In a child a thread of the parent may hold their locks.
-            self.end_attached(py);
+            opened.end_attached(py);
         }
         py.detach(|| close(opened)).map_err(|error| error::raise(py, &error))
     }
@@ -374,7 +440,7 @@ impl Handle {
                 return Err(locked(&path));
             }
         };
-        self.end_attached(py);
+        opened.end_attached(py);
         let Opened { access, origin, absolute, options, .. } = match Arc::try_unwrap(opened) {
             Ok(opened) => opened,
             Err(shared) => {

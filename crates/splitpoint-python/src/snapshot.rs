@@ -61,7 +61,8 @@ impl Snapshot {
     fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {
         let moment = self.moment(py)?;
         let handle = &self.table.get().handle;
-        let walk = handle.attach(py, |_| Walk::begin(Source::Snapshot(moment)))?;
+        let opened = handle.opened_to_read(py)?;
+        let walk = handle.attach(py, opened, |_| Walk::begin(Source::Snapshot(moment)))?;
         Ok(Scan::new(walk, part, self.origin.clone()))
     }
 }
@@ -73,9 +74,10 @@ impl Snapshot {
         let begin = |opened: Arc<Opened>| {
             Moment::try_new(opened, |opened| opened.store("snapshot")?.snapshot()).map(Arc::new)
         };
-        let handle = &table.get().handle;
-        let origin = handle.opened(table.py())?.origin.clone();
-        let moment = handle.attach(table.py(), begin)?;
+        let (py, handle) = (table.py(), &table.get().handle);
+        let opened = handle.opened_to_read(py)?;
+        let origin = opened.origin.clone();
+        let moment = handle.attach(py, opened, begin)?;
         Ok(Self { table: table.unbind(), moment, origin })
     }
 

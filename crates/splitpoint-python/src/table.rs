@@ -45,9 +45,20 @@ impl Table {
         py.detach(|| work(&opened)).map_err(|error| opened.raise(py, &error))
     }
 
+    /// The same, for work that only reads.
+    fn long_read<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Opened) -> Result<R> + Send,
+    ) -> PyResult<R> {
+        let opened = self.handle.opened_to_read(py)?;
+        py.detach(|| work(&opened)).map_err(|error| opened.raise(py, &error))
+    }
+
     fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {
-        let origin = self.handle.opened(py)?.origin.clone();
-        let walk = self.handle.attach(py, |opened| Walk::begin(Source::Table(opened)))?;
+        let opened = self.handle.opened_to_read(py)?;
+        let origin = opened.origin.clone();
+        let walk = self.handle.attach(py, opened, |opened| Walk::begin(Source::Table(opened)))?;
         Ok(Scan::new(walk, part, origin))
     }
 
@@ -183,7 +194,7 @@ impl Table {
         })? {
             Some(len) => len,
             // It may have to read the file.
-            None => self.long(py, |opened| opened.table().len())?,
+            None => self.long_read(py, |opened| opened.table().len())?,
         };
         Ok(usize::try_from(len)?)
     }
@@ -258,7 +269,7 @@ impl Table {
         keys: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let opened = self.handle.opened(py)?;
+        let opened = self.handle.opened_to_read(py)?;
         get_in_chunks(&opened, keys, default, |keys| opened.table().get_many_bytes(keys))
     }
 
@@ -367,7 +378,7 @@ impl Table {
     /// Return the value of `key` as a buffer, without a copy, or `None`.
     #[pyo3(name = "_pin")]
     fn pin(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Pinned>> {
-        let (key, opened) = (bytes::key(key)?, self.handle.opened(py)?);
+        let (key, opened) = (bytes::key(key)?, self.handle.opened_to_read(py)?);
         Pinned::find(opened.table_to_borrow(), key.as_slice())
             .map_err(|error| opened.raise(py, &error))
     }
@@ -421,7 +432,7 @@ impl Table {
     /// Return the fields of `splitpoint.Stats` in a dict.
     #[pyo3(name = "_stats")]
     fn stats_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.long(py, |opened| opened.table().stats())?;
+        let stats = self.long_read(py, |opened| opened.table().stats())?;
         let dict = PyDict::new(py);
         dict.set_item("record_count", stats.record_count)?;
         dict.set_item("bucket_count", stats.geometry.bucket_count())?;
@@ -446,7 +457,7 @@ impl Table {
     /// Return the fields of `splitpoint.Lookups`, or None if lookups are not counted.
     #[pyo3(name = "_lookups")]
     fn lookups_tuple(&self, py: Python<'_>) -> PyResult<Option<(u64, u64, u64, u64)>> {
-        let opened = self.handle.opened(py)?;
+        let opened = self.handle.opened_to_read(py)?;
         let Access::Store(store) = &opened.access else { return Ok(None) };
         Ok(store
             .lookups()
@@ -460,9 +471,9 @@ impl Table {
         py: Python<'_>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(u64, u64, Vec<String>)> {
-        let opened = self.handle.opened(py)?;
+        let opened = self.handle.opened_to_read(py)?;
         let Access::Store(store) = &opened.access else {
-            let report = self.long(py, |opened| opened.table().check())?;
+            let report = self.long_read(py, |opened| opened.table().check())?;
             return Ok((report.record_count, report.damage_count, report.damages));
         };
         let report = watch::run(py, progress.as_ref(), &opened, |watch| {
@@ -480,7 +491,7 @@ impl Table {
         path: PathBuf,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
-        let opened = self.handle.opened(py)?;
+        let opened = self.handle.opened_to_read(py)?;
         let Access::Store(store) = &opened.access else {
             return Err(error::invalid(py, "only a store can be backed up; copy the file instead"));
         };

@@ -183,9 +183,10 @@ impl Transaction {
                 Ok(Parts { transaction, scans: Vec::new() })
             })
         };
-        let handle = &table.get().handle;
-        let origin = handle.opened(table.py())?.origin.clone();
-        let work = handle.attach(table.py(), begin)?;
+        let (py, handle) = (table.py(), &table.get().handle);
+        let opened = handle.opened(py)?;
+        let origin = opened.origin.clone();
+        let work = handle.attach(py, opened, begin)?;
         Ok(Self { work, origin, _table: table.unbind() })
     }
 

@@ -15,7 +15,8 @@ class Bench(Scratch):
         rows = [line.split(" | ")[0] for line in lines if line.startswith("| ")]
         self.assertIn("| splitpoint", rows)
         self.assertIn("| dict in the same loop", rows)
-        for goal in ("a get", "a key of get_many", "a record of put_many", "a durable put", "the import"):
+        goals = ("a get", "a key of get_many", "a record of put_many", "a durable put", "the import")
+        for goal in (*goals, "the wheel"):
             self.assertRegex(done.stdout, rf"\n\| {goal}.* \| (reached|missed) \|")
         self.assertEqual(done.stderr, "")
 

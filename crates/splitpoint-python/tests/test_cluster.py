@@ -99,5 +99,19 @@ class Cluster(Scratch):
         self.assertTrue(marker.exists())
 
 
+@unittest.skipIf(dask is None, "dask and distributed are not installed")
+class Example(Scratch):
+    """`examples/many_keys.py`, with fewer keys."""
+
+    def test_the_example_of_many_keys_finds_the_same_bytes_three_times(self):
+        example = pathlib.Path(__file__).parents[1] / "examples" / "many_keys.py"
+        done = self.python(str(example), "2000000", "--kill-after", "0")
+        rows = [line.split(" | ") for line in done.stdout.splitlines() if line.count(" | ") == 4]
+        ways = ["| one process", "| 2 workers", "| 2 workers, one killed"]
+        self.assertEqual([row[0] for row in rows[1:]], ways)
+        self.assertEqual(len({row[4] for row in rows[1:]}), 1, done.stdout)
+        self.assertIn("2,000,000 keys", done.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()

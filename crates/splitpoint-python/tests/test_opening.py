@@ -6,6 +6,7 @@ import errno
 import os
 import pathlib
 import pickle
+import shutil
 import signal
 import stat
 import threading
@@ -13,6 +14,8 @@ import unittest
 
 import splitpoint
 from scratch import Scratch
+
+FIXTURES = pathlib.Path(__file__).parents[2] / "splitpoint-legacy/tests/fixtures"
 
 
 class Flags(Scratch):
@@ -316,6 +319,41 @@ class OldFiles(Scratch):
                 splitpoint.open(self.path("old"), flag)
             self.assertEqual(caught.exception.code, "unsupported")
         self.assertEqual(splitpoint.identify(self.path("old")), "Python dbm.dumb")
+
+    @unittest.skipUnless(FIXTURES.is_dir(), "the old files are in the repository only")
+    def test_the_files_of_every_program_are_read_and_those_of_db_1_85_written(self):
+        names = sorted(path.name.removesuffix(".expect.txt") for path in FIXTURES.glob("*.expect.txt"))
+        self.assertGreater(len(names), 50)
+        for name in names:
+            with self.subTest(name):
+                files = [path for path in FIXTURES.glob(f"{name}.*") if path.suffix != ".txt"]
+                for path in files:
+                    shutil.copy(path, self.directory)
+                place = self.path(files[0].name if len(files) == 1 else name)
+                expected = (FIXTURES / f"{name}.expect.txt").read_text().split()
+                halves = [b"" if half == "-" else bytes.fromhex(half) for half in expected]
+                records = dict(zip(halves[::2], halves[1::2], strict=True))
+                with splitpoint.open(place, "r") as table:
+                    self.assertEqual(dict(table), records)
+                    self.assertTrue(table.readonly)
+                self.check_writing(name, place, records)
+
+    def check_writing(self, name, place, records):
+        """A file is written in its own format, or refused with what to do instead."""
+        # Nobody knows the hash function of that one.
+        if name.startswith("db185") and "fnvhash" not in name:
+            for flag in "wc":
+                with splitpoint.open(place, flag) as table:
+                    table["new"] = flag
+                    found = dict(table.items())
+                self.assertEqual(found, {**records, b"new": flag.encode()})
+            return
+        for flag in "wc":
+            with self.assertRaises(splitpoint.error) as caught:
+                splitpoint.open(place, flag)
+            if not name.startswith("db185"):
+                self.assertEqual(caught.exception.code, "unsupported")
+                self.assertIn("splitpoint convert", str(caught.exception))
 
     def test_a_file_of_db_1_85_is_written_in_its_format(self):
         with splitpoint.open_url(f"db185:{self.path()}") as table:

@@ -1,5 +1,7 @@
 """Threads, forks, workers, Ctrl-C and kills."""
 
+import asyncio
+import concurrent.futures
 import errno
 import functools
 import itertools
@@ -105,6 +107,15 @@ class Threads(Scratch):
                 thread.join()
             self.assertEqual(failures, [])
             self.assertTrue(table.check().is_clean)
+
+    def test_tasks_of_asyncio_look_up_in_threads(self):
+        with splitpoint.open(self.path()) as table:
+            table.update({f"{i}": f"{i}" for i in range(100)})
+
+            async def all_values():
+                return await asyncio.gather(*(asyncio.to_thread(table.get, f"{i}") for i in range(100)))
+
+            self.assertEqual(asyncio.run(all_values()), [b"%d" % i for i in range(100)])
 
     def test_one_of_many_threads_stores_a_missing_key(self):
         with splitpoint.open_url("mem:") as table:
@@ -272,42 +283,122 @@ class Forks(Scratch):
         with splitpoint.open(self.path("t.spt"), "r") as table:
             self.assertEqual((len(table), table["a"]), (1001, b"1"))
 
-    def test_a_child_may_not_use_what_its_parent_writes(self):
+    def codes_of(self, calls):
+        """Return the code of the error that each call raises, or None."""
+        codes = []
+        for call in calls:
+            try:
+                call()
+                codes.append(None)
+            except splitpoint.error as error:
+                codes.append(error.code)
+        return codes
+
+    def test_a_child_may_not_change_what_its_parent_writes(self):
+        """Neither before it reads, nor through the table that it reads from then on."""
         with splitpoint.open(self.path()) as table:
             table.update(a="1", b="2")
+            changes = [
+                lambda: table.__setitem__("a", "child"),
+                lambda: table.__delitem__("a"),
+                lambda: table.pop("a"),
+                lambda: table.put_new("c", "child"),
+                lambda: table.put_many({"a": "child"}),
+                lambda: table.apply([("a", None)]),
+                lambda: table.increment("n"),
+                lambda: table.compare_and_swap("c", None, "child"),
+                lambda: table.transaction(),
+                lambda: table.reorganize(),
+                lambda: table.clear(),
+                lambda: table.sync(),
+            ]
 
             def work():
-                codes = []
-                for call in (
-                    lambda: table.__setitem__("a", "child"),
-                    lambda: table.__delitem__("a"),
-                    lambda: table.put_many({"a": "child"}),
-                    lambda: table.apply([("a", None)]),
-                    lambda: table.clear(),
-                    lambda: table.sync(),
-                    lambda: table["a"],
-                    lambda: len(table),
-                    lambda: iter(table),
-                    lambda: table.get_many(["a"]),
-                    lambda: table.check(),
-                ):
-                    try:
-                        call()
-                        codes.append(None)
-                    except splitpoint.error as error:
-                        codes.append(error.code)
-                is_forked = table._forked
+                before = self.codes_of(changes)
+                found, is_forked = table["a"], table._forked
+                after = self.codes_of(changes)
                 table.close()
-                return codes, is_forked
+                return before, found, is_forked, after, table.closed
 
-            codes, is_forked = self.in_child(work)
-            self.assertEqual(codes, ["forked"] * 11)
-            self.assertTrue(is_forked)
+            before, found, is_forked, after, is_closed = self.in_child(work)
+            self.assertEqual((before, after), (["forked"] * 12, ["forked"] * 12))
+            self.assertEqual((found, is_forked, is_closed), (b"1", True, True))
             table["c"] = "3"
             self.assertEqual(dict(table), {b"a": b"1", b"b": b"2", b"c": b"3"})
             self.assertFalse(table._forked)
         with splitpoint.open(self.path(), "r") as table:
             self.assertEqual(len(table), 3)
+
+    def test_a_child_reads_through_what_its_parent_writes(self):
+        """Each way to read opens the file again by itself, and sees what the parent stores later."""
+        reads = {
+            "get": lambda table: table["a"],
+            "in": lambda table: "a" in table,
+            "len": len,
+            "iter": lambda table: sorted(table),
+            "items": lambda table: dict(table.items()),
+            "get_many": lambda table: table.get_many(["a", "none"]),
+            "view": self.viewed,
+            "get_into": lambda table: table.get_into("a", bytearray(1)),
+            "snapshot": lambda table: dict(table.snapshot()),
+            "stats": lambda table: table.stats().record_count,
+            "repr": lambda table: "read-only" in repr(table),
+            "backup": lambda table: table.backup(self.path("copy.spt")) > 0,
+        }
+        expected = {
+            "get": b"1", "in": True, "len": 1, "iter": [b"a"], "items": {b"a": b"1"},
+            "get_many": [b"1", None], "view": b"1", "get_into": 1, "snapshot": {b"a": b"1"}, "stats": 1,
+            "repr": True, "backup": True,
+        }  # fmt: skip
+        with splitpoint.open(self.path()) as table:
+            table["a"] = "1"
+            for name, read in reads.items():
+                with self.subTest(name):
+                    found = self.in_child(lambda read=read: read(table))
+                    self.assertEqual(found, expected[name])
+            to_child, from_parent = os.pipe()
+            waiting, child_waits = os.pipe()
+
+            def work():
+                before = table["a"]
+                os.write(child_waits, b".")
+                os.read(to_child, 1)
+                return before, table["a"], table["b"], dict(table)
+
+            def change():
+                os.read(waiting, 1)
+                table.update(a="2", b="3")
+                os.write(from_parent, b".")
+
+            changer = threading.Thread(target=change)
+            changer.start()
+            found = self.in_child(work)
+            changer.join()
+            self.assertEqual(found, (b"1", b"2", b"3", {b"a": b"2", b"b": b"3"}))
+            for pipe in (to_child, from_parent, waiting, child_waits):
+                os.close(pipe)
+            self.assertFalse(table.readonly)
+
+    def viewed(self, table):
+        with table.view("a") as value:
+            return bytes(value)
+
+    def test_a_grandchild_and_threads_of_a_child_read(self):
+        with splitpoint.open(self.path()) as table:
+            table["a"] = "1"
+
+            def work():
+                with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                    found = list(pool.map(lambda _: table["a"], range(64)))
+                return set(found), self.in_child(lambda: (table["a"], sorted(table)))
+
+            self.assertEqual(self.in_child(work), ({b"1"}, (b"1", [b"a"])))
+
+    def test_a_child_does_not_read_what_its_parent_has_for_itself(self):
+        with splitpoint.open(self.path(), sharing="exclusive") as table:
+            table["a"] = "1"
+            calls = [lambda: table["a"], lambda: len(table), lambda: iter(table)]
+            self.assertEqual(self.in_child(lambda: self.codes_of(calls)), ["locked"] * 3)
 
     def test_a_child_may_not_go_on_with_what_its_parent_began(self):
         with splitpoint.open(self.path()) as table:
@@ -330,7 +421,6 @@ class Forks(Scratch):
                     lambda: snapshot["1"],
                     lambda: len(snapshot),
                     lambda: iter(snapshot),
-                    lambda: table.snapshot(),
                     lambda: table.transaction(),
                 ):
                     try:
@@ -342,7 +432,7 @@ class Forks(Scratch):
                 snapshot.close()
                 return codes
 
-            self.assertEqual(self.in_child(work), ["forked"] * 14)
+            self.assertEqual(self.in_child(work), ["forked"] * 13)
             self.assertEqual([len(list(walk)) for walk in walks], [499, 499, 500, 501])
             transaction.commit()
             self.assertEqual((len(snapshot), len(table)), (500, 501))

@@ -66,18 +66,19 @@ fn one() -> u64 {
 pub(super) fn collisions(stats: &PartialStats) -> Vec<Collisions> {
     let (width_bits, sampling) = (stats.setup().specimen().width_bits(), stats.setup().sampling());
     let hashes = stats.sorted_hashes();
-    let of_all = of_window("all".into(), width_bits, &hashes, stats.key_count(), sampling);
+    let (keys, repeats) = (stats.key_count(), |hash| stats.repeats_of(hash));
+    let of_all = of_window("all".into(), width_bits, &hashes, keys, sampling, repeats);
     let mut found = vec![of_all];
     // Sampling decides by all bits of a hash: of two hashes with an equal window, one may be
     // missing.
-    if width_bits == 64 && sampling == 0 {
+    if width_bits == 64 && stats.has_all_hashes() {
         let step = if hashes.len() > 1 << 20 { WINDOW_STEP_MANY } else { WINDOW_STEP };
         let of_shift = |shift: u32| {
             let part = |&hash: &u64| (hash >> shift) as u32;
             let mut part: Vec<u32> = hashes.iter().map(part).collect();
             part.sort_unstable();
             let name = format!("{shift} to {}", shift + WINDOW_BITS - 1);
-            of_window(name.into(), WINDOW_BITS, &part, stats.key_count(), sampling)
+            of_window(name.into(), WINDOW_BITS, &part, keys, sampling, |_| 0)
         };
         let windows: Vec<Collisions> =
             (0..=64 - WINDOW_BITS).step_by(step as usize).map(of_shift).collect();
@@ -103,10 +104,14 @@ fn of_window<Word: Copy + Eq + Into<u64>>(
     sorted: &[Word],
     key_count: u64,
     sampling: u32,
+    repeats_of: impl Fn(u64) -> u64,
 ) -> Collisions {
     let runs = sorted.chunk_by(|left, right| left == right).filter(|run| run.len() > 1);
-    let pairs = |run: &[Word]| run.len() as u64 * (run.len() as u64 - 1) / 2;
-    let pair_count = runs.clone().map(pairs).sum();
+    let pairs = |run: &[Word]| {
+        let keys = run.len() as u64 + repeats_of(run[0].into());
+        keys.saturating_mul(keys - 1) / 2
+    };
+    let pair_count = runs.clone().map(pairs).fold(0, u64::saturating_add);
     let n = key_count as f64;
     let all = n * (n - 1.0).max(0.0) / 2.0 * 0.5_f64.powi(width_bits.cast_signed());
     let pair_count_ideal = all * 0.5_f64.powi(sampling.cast_signed());

@@ -180,7 +180,7 @@ fn fit_p(fit: Option<Test>) -> f64 {
 /// Counts the kept hashes with other reductions; returns nothing if some were not kept.
 pub(super) fn alternatives(stats: &PartialStats) -> Vec<Alternative> {
     let reducer = stats.setup().reducer();
-    if stats.setup().sampling() != 0 {
+    if !stats.has_all_hashes() {
         return Vec::new();
     }
     let own = match reducer.reduction() {

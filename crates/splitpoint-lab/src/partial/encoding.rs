@@ -4,12 +4,17 @@
 //! magic "SPLP", version u16, length u16 and text of the setup, keys u64, bytes of keys u64,
 //! bits never clear u64, bits ever set u64, 64 counts of set bits u64,
 //! only with a limit of hashes: the sample that keeps so few, as a power of two u64,
-//! keys of each bucket as LEB128, hashes u64 and each of them rising, rapidhash v3 of it all u64
+//! keys of each bucket as LEB128, hashes u64 and each of them rising,
+//! only with a limit of hashes: hashes that come more than 8 times u64, and each of them rising with
+//! the times beyond 8 u64,
+//! rapidhash v3 of it all u64
 //! ```
 //!
 //! All little-endian. Equal counts have equal bytes, in whatever order the keys were counted.
 
-use super::{PartialStats, SAMPLING_MAX, Setup, is_sampled};
+use std::collections::BTreeMap;
+
+use super::{COPIES_MAX, PartialStats, SAMPLING_MAX, Setup, is_sampled};
 use crate::bit_counts::BitCounts;
 use crate::{Error, Specimen};
 
@@ -23,6 +28,10 @@ impl PartialStats {
     ///
     /// Never, because the description of a setup is short.
     pub fn encode(&self) -> Vec<u8> {
+        self.settled().encode_settled()
+    }
+
+    fn encode_settled(&self) -> Vec<u8> {
         let description = self.setup.description();
         let description_bytes = u16::try_from(description.len()).expect("names are short");
         let mut out = Vec::with_capacity(self.counters.len() + 8 * self.hashes.len() + 1024);
@@ -44,6 +53,12 @@ impl PartialStats {
         out.extend_from_slice(&(hashes.len() as u64).to_le_bytes());
         for hash in hashes {
             out.extend_from_slice(&hash.to_le_bytes());
+        }
+        if self.setup.hash_limit != usize::MAX {
+            out.extend_from_slice(&(self.repeats.len() as u64).to_le_bytes());
+            for word in self.repeats.iter().flat_map(|(&hash, &times)| [hash, times]) {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
         }
         let checksum = checksum(&out);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -92,9 +107,13 @@ impl PartialStats {
         if !stats.hashes.iter().all(|&hash| is_sampled(hash, stats.setup.sampling)) {
             return Err(reader.malformed("hashes that are not of the sample"));
         }
+        if setup.hash_limit != usize::MAX {
+            stats.repeats = reader.repeats(&stats.hashes, stats.key_count)?;
+        }
         if reader.offset != reader.bytes.len() {
             return Err(reader.malformed("bytes after the end"));
         }
+        stats.settle();
         Ok(stats)
     }
 
@@ -229,6 +248,23 @@ impl<'a> Reader<'a> {
         }
         Ok(hashes)
     }
+
+    /// Reads how often hashes come beyond the copies of them in `hashes`.
+    fn repeats(&mut self, hashes: &[u64], key_count: u64) -> Result<BTreeMap<u64, u64>, Error> {
+        let (mut repeats, mut rest) = (BTreeMap::new(), key_count - hashes.len() as u64);
+        for _ in 0..self.word()? {
+            let (hash, times) = (self.word()?, self.word()?);
+            let at = hashes.partition_point(|&other| other < hash);
+            let has_copies = hashes.get(at + COPIES_MAX - 1) == Some(&hash);
+            let is_next = repeats.last_key_value().is_none_or(|(&last, _)| last < hash);
+            if times == 0 || times > rest || !has_copies || !is_next {
+                return Err(self.malformed("repeated hashes that cannot be"));
+            }
+            rest -= times;
+            repeats.insert(hash, times);
+        }
+        Ok(repeats)
+    }
 }
 
 #[cfg(test)]
@@ -257,14 +293,38 @@ mod tests {
 
     #[test]
     fn a_sample_with_a_limit_comes_back_from_its_bytes() {
-        let mut stats = PartialStats::new(counted().setup().limit_hashes(100));
-        (0..1000).for_each(|n| stats.add(format!("key{n}").as_bytes()));
+        let keys: Vec<String> = (0..1000).map(|n| format!("key{n}")).collect();
+        let setup = counted().setup().limit_hashes(100);
+        let stats = setup.count(keys.iter().map(String::as_bytes));
         assert!(stats.setup().sampling() > 0);
         let bytes = stats.encode();
         let setup = PartialStats::setup_of(&bytes).unwrap();
         let again = PartialStats::decode(&bytes, setup).unwrap();
         assert_eq!(again.encode(), bytes);
         assert_eq!(again.setup().sampling(), stats.setup().sampling());
+    }
+
+    #[test]
+    fn repeated_hashes_come_back_from_their_bytes_and_wrong_ones_are_refused() {
+        let setup = counted().setup().limit_hashes(20);
+        let bytes = setup.count([b"one".as_slice(); 90]).encode();
+        let again = PartialStats::decode(&bytes, setup).unwrap();
+        assert_eq!(again.encode(), bytes);
+        assert_eq!(again.repeats.values().collect::<Vec<_>>(), [&82]);
+        let end = bytes.len() - 8;
+        let resealed = |at: usize, byte: u8| {
+            let mut content = bytes[..end].to_vec();
+            content[at] = byte;
+            let sum = checksum(&content).to_le_bytes();
+            content.extend_from_slice(&sum);
+            PartialStats::decode(&content, setup).map(|_| ())
+        };
+        // Once more, never, as another hash.
+        for (at, byte) in [(end - 8, 83), (end - 8, 0), (end - 16, !bytes[end - 16])] {
+            let what = "repeated hashes that cannot be";
+            let refused = resealed(at, byte);
+            assert!(matches!(refused, Err(Error::Malformed { what: it, .. }) if it == what));
+        }
     }
 
     #[test]

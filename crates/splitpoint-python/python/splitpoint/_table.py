@@ -311,8 +311,9 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def reopen(self):
         """Open the same file again with the same options, and return the new table.
 
-        A child of a fork may not use a table that its parent has opened to write. It opens its own
-        with this, when the parent has closed the other; `lock_timeout` waits for that.
+        A child of a fork may read through a table that its parent has opened to write, not change it.
+        For that it opens its own with this, when the parent has closed the other; `lock_timeout` waits
+        for that.
 
         >>> splitpoint.open("pets.spt").close()
         >>> with splitpoint.open("pets.spt", "r") as table, table.reopen() as again:

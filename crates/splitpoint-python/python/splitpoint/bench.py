@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from contextlib import suppress
 
 import splitpoint
@@ -385,6 +386,13 @@ def _import_ms(count=7):
     return min(float(run.stdout) for run in runs) * 1e3
 
 
+def _wheel_mb():
+    """Return the size of the package's files when they are compressed as in a wheel."""
+    package = pathlib.Path(splitpoint.__file__).parent
+    files = [file for file in package.rglob("*") if file.is_file() and file.suffix != ".pyc"]
+    return sum(len(zlib.compress(file.read_bytes())) for file in files) / 1e6
+
+
 def _goals(results, directory):
     """Yield each goal: its words, what was measured, and the most that is wanted, both with units."""
 
@@ -406,6 +414,7 @@ def _goals(results, directory):
         flush = 1.25 * _flush_us(directory)
         yield "a durable put: a write and a flush", results[durable]["set"]["wall_us"], flush, "us"
     yield "the import", _import_ms(), 20.0, "ms"
+    yield "the wheel", _wheel_mb(), 3.0, "MB"
 
 
 def main(arguments=None):
