@@ -37,6 +37,8 @@ pub(crate) enum Mutant {
     MovesWithoutName,
     /// A delete under a snapshot leaves no grave.
     LeavesNoGrave,
+    /// The moments of other processes are looked at before those are published that were being taken.
+    LooksAtMomentsAtOnce,
     /// Space is used again one grace period after nobody in another process looks back to it.
     OneGraceForMoments,
     /// Space is used again that a snapshot of another process has yet to read.
