@@ -93,6 +93,8 @@ pub(crate) enum Mutant {
     TrustsKeysAhead,
     /// What was found without a pin counts although another handle has had a turn meanwhile.
     TrustsGlances,
+    /// A snapshot takes the segments of the handle's last turn for those of now.
+    TrustsKnownSegments,
     /// Turns of one handle leave the same word.
     RepeatsTurnWord,
     /// A file is cut although others may look at its end without a pin.
