@@ -100,14 +100,18 @@ impl Store {
     /// Notes the last commit in `looking` and returns where its records are, if this handle had the last
     /// turn. The caller has a pin.
     pub(super) fn places_of_own_turn(&self, looking: &mut Writer) -> Option<PlacesThen> {
-        let (turns, others) = (self.turns.as_deref()?, self.others.as_deref()?);
-        let word = others.turn().ok().filter(|word| word.has_ended())?;
+        let turns = self.turns.as_deref()?;
+        let word = self.others.as_deref()?.turn().ok().filter(|word| word.has_ended())?;
         let segments = turns.known_segments(word).or_else(|| self.learn_segments(turns, word))?;
         self.note_commit(looking);
         let places = PlacesThen::of_commit(segments, &looking.state)?;
+        (looking.state.tail_segment != 0 && self.is_last_turn(word)).then_some(places)
+    }
+
+    /// Returns whether nobody had begun a turn since that of `word` when the caller has read what it has.
+    fn is_last_turn(&self, word: TurnWord) -> bool {
         fence(Ordering::Acquire);
-        let is_last = others.turn().is_ok_and(|last| last == word);
-        (looking.state.tail_segment != 0 && is_last).then_some(places)
+        self.others.as_ref().is_some_and(|others| others.turn().is_ok_and(|last| last == word))
     }
 
     /// Makes the list of the segments with records from the own table, if the last turn was that of `word`.
@@ -119,6 +123,9 @@ impl Store {
         }
         let version = writer.extents.segments()?.version();
         let segments = writer.segments_of_commit(&self.region.live().committed())?;
+        if !self.is_last_turn(word) {
+            return None;
+        }
         turns.set_known_segments(word, KnownSegments { version, segments: segments.clone() });
         Some(segments)
     }
