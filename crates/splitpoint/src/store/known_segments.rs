@@ -145,6 +145,7 @@ impl KnownSegments {
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use crate::db::Db;
     use crate::options::{Options, Sharing};
@@ -210,7 +211,7 @@ mod tests {
         for _ in 0..100 {
             db.put("key", "value").unwrap();
         }
-        assert!(std::ptr::eq(&*first, &*list()), "nobody made another one");
+        assert!(Arc::ptr_eq(&first, &list()), "nobody made another one");
     }
 
     /// Returns whether a snapshot has a big record that `change` has stored, after one that was taken before.
