@@ -15,6 +15,9 @@ pub(crate) struct KeyList {
     added_count: u64,
 }
 
+/// Room for bytes and entries that a list begins with: one of a few keys allocates once for each.
+const BYTES_AT_FIRST: usize = 512;
+const ENTRIES_AT_FIRST: usize = 16;
 /// Entries that are searched from the end; more have a map.
 const SEARCHED_MAX: usize = 8;
 
@@ -89,6 +92,11 @@ impl KeyList {
     }
 
     pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>, hash: u64) {
+        if self.entries.capacity() == 0 {
+            let bytes = key.len() + value.map_or(0, <[u8]>::len);
+            self.bytes.reserve(bytes.max(BYTES_AT_FIRST));
+            self.entries.reserve(ENTRIES_AT_FIRST);
+        }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());

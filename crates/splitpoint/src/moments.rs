@@ -33,7 +33,8 @@
 //!   the second grace period waits for that.
 //!
 //! With one grace period alone, a reader could publish, pin a value on the new parity and take its moment
-//! back while the writer waits for the old one.
+//! back while the writer waits for the old one. Loom finds that, and what happens without the first one
+//! (`loom_tests`).
 //!
 //! *Evicting* a moment is as taking it back: the mark is stored before step 2, and a reader that has not
 //! seen the mark after its pin was pinned before.
@@ -95,7 +96,9 @@ impl PastMoments {
                 self.begun += 1;
                 Some(Next::Published { end: committed + 1, ticket: ticket() })
             }
-            Some(Next::Published { end, ticket: before }) if before < unpinned => {
+            Some(Next::Published { end, ticket: before })
+                if before < unpinned || mutant::is_made(Mutant::LooksAtMomentsAtOnce) =>
+            {
                 let below = oldest().map_or(end, |oldest| oldest.min(end));
                 let is_over = mutant::is_made(Mutant::OneGraceForMoments);
                 let ticket = if is_over { before } else { ticket() };
@@ -116,6 +119,9 @@ impl PastMoments {
         self.next.is_none()
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 #[cfg(test)]
 #[cfg(not(loom))]

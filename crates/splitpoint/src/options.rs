@@ -657,6 +657,10 @@ impl Options {
     /// the oldest snapshot exceeds the bound, the snapshot is given up: its next read returns
     /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld).
     ///
+    /// What waits is counted in whole segments, and copies that compaction has made and left since count
+    /// too: up to three times the bytes of the records that are replaced. So with the default a snapshot
+    /// of a large store is given up before as much is replaced as is live.
+    ///
     /// A [`scan`](crate::Db::scan) of a `Db` may hold back three times as much, by default three times
     /// the log as it is when the scan begins, so that a program can delete every key that it returns. A
     /// backup, [`retain`](crate::Db::retain) and [`clear`](crate::Db::clear) are never given up.

@@ -156,7 +156,7 @@ impl Pins {
     }
 
     #[inline]
-    fn pin_at(&self, place: usize) -> Pin<'_> {
+    pub(crate) fn pin_at(&self, place: usize) -> Pin<'_> {
         let count = self.count_of_new(place);
         count_up(&count.count, 1);
         Pin(count)

@@ -112,6 +112,14 @@ pub(crate) struct SegmentTable {
     /// log2 of the bytes of a unit.
     unit_shift: u32,
     words: Words,
+    version: u64,
+}
+
+/// The next version of any table.
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
+
+fn next_version() -> u64 {
+    NEXT_VERSION.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Where the entries are.
@@ -199,7 +207,8 @@ impl SegmentTable {
         assert!(unit_bytes.is_power_of_two() && words.len().is_multiple_of(2));
         assert!((GRANULE_BYTES..=GRANULES_MAX * GRANULE_BYTES).contains(&unit_bytes));
         let words = words.into_iter().map(AtomicU64::new).collect();
-        Self { unit_shift: unit_bytes.trailing_zeros(), words: Words::Private(words) }
+        let words = Words::Private(words);
+        Self { unit_shift: unit_bytes.trailing_zeros(), words, version: next_version() }
     }
 
     /// Returns the table that a mapped segment of the file has.
@@ -224,6 +233,11 @@ impl SegmentTable {
         }
     }
 
+    /// Returns a number that no other table has, nor this one with other segments or other uses of them.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Returns whether the table is in the file.
     pub(crate) fn is_in_file(&self) -> bool {
         matches!(self.words, Words::File(_))
@@ -246,7 +260,8 @@ impl SegmentTable {
 
     /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.
     pub(crate) fn moved_to(&self, map: WordMap) -> Self {
-        let moved = Self { unit_shift: self.unit_shift, words: Words::File(map) };
+        let (unit_shift, version) = (self.unit_shift, next_version());
+        let moved = Self { unit_shift, words: Words::File(map), version };
         let from = self.to_words();
         assert!(from.len() <= moved.words.all().len(), "`map_bytes` has made room");
         for (to, from) in moved.words.all().iter().zip(from) {
@@ -287,6 +302,7 @@ impl SegmentTable {
         let bytes = segment.end - segment.start;
         assert!(matches!(segment_use, SegmentUse::Log | SegmentUse::Compacted));
         assert!(bytes.is_power_of_two() && segment.start.is_multiple_of(bytes));
+        self.version = next_version();
         if bytes < 1 << self.unit_shift {
             let units = self.units_of(&segment);
             self.make_room(units.end);
@@ -335,6 +351,7 @@ impl SegmentTable {
 
     /// Adds a segment of one big record.
     pub(crate) fn begin_big(&mut self, segment: Range<u64>) {
+        self.version = next_version();
         self.make_room(self.units_of(&segment).end);
         self.begin_part(&segment);
     }
@@ -350,6 +367,7 @@ impl SegmentTable {
     /// it is.
     pub(crate) fn bury_big(&mut self, offset: u64) -> Option<Range<u64>> {
         let range = self.part_at(offset)?;
+        self.version = next_version();
         let unit = (offset >> self.unit_shift) as usize;
         let (entry, first) = (self.entry_of(unit), self.granules_in(&first_of(offset), unit));
         entry.set_parts(entry.parts() & !first, entry.firsts());
@@ -359,6 +377,7 @@ impl SegmentTable {
     /// Removes the segment at `offset`, if it is one of a big record, and returns where it was.
     pub(crate) fn end_big(&mut self, offset: u64) -> Option<Range<u64>> {
         let range = self.part_at(offset)?;
+        self.version = next_version();
         for unit in self.units_of(&range) {
             let (entry, granules) = (self.entry_of(unit), self.granules_in(&range, unit));
             entry.set_parts(entry.parts() & !granules, entry.firsts() & !granules);
@@ -514,6 +533,7 @@ impl SegmentTable {
     pub(crate) fn set_use(&mut self, offset: u64, segment_use: SegmentUse) {
         let segment = self.segment_at(offset).expect("the table has the segment");
         assert!(segment.offset == offset && segment_use.is_whole());
+        self.version = next_version();
         let entry = self.entry_of((offset >> self.unit_shift) as usize);
         may_be_killed();
         entry.set_word(entry.word() >> USE_BITS << USE_BITS | segment_use as u64);
@@ -524,6 +544,7 @@ impl SegmentTable {
     pub(crate) fn end(&mut self, offset: u64) {
         let segment = self.segment_at(offset).expect("the table has the segment");
         assert_eq!(segment.segment_use, SegmentUse::Emptied, "a segment is emptied before it ends");
+        self.version = next_version();
         for unit in self.units_of(&segment.range()) {
             may_be_killed();
             let entry = self.entry_of(unit);
@@ -603,6 +624,7 @@ impl SegmentTable {
     /// Removes what a killed process has begun to add or to remove, and everything that makes no
     /// sense: nothing has vouched for the entries. `file_bytes` is the size of the file.
     pub(crate) fn mend(&mut self, file_bytes: u64) {
+        self.version = next_version();
         let mut in_segment = 0..0;
         let mut in_part = false;
         for unit in 0..self.unit_count() as usize {

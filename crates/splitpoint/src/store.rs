@@ -22,6 +22,7 @@ mod closing;
 mod compacting;
 mod deleted;
 mod glance;
+mod known_segments;
 mod large_batch;
 mod lease;
 mod maintaining;

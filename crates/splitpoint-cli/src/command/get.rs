@@ -21,7 +21,8 @@ use crate::store::{self, Opened};
 ///
 /// With several keys, writes the values in the order of the keys, one per line, or NUL-terminated
 /// with -0. Skips missing keys, reports how many there are, and exits with code 1. The values are of
-/// one moment, whatever other processes change meanwhile; those of --stdin are looked up as keys come.
+/// one moment, whatever other processes change meanwhile, also those of the keys of --stdin, which are
+/// looked up as they come.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -56,7 +57,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         missing: Missing::default(),
     };
     let mut out = console::data();
-    if let Some(db) = opened.as_store().filter(|_| keys.are_several_given()) {
+    if let Some(db) = opened.as_store().filter(|_| keys.only().is_none()) {
         lookup.snapshot = Some(db.snapshot().map_err(|error| opened.failed(&error))?);
     }
     match keys.only() {

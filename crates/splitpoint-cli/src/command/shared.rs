@@ -152,11 +152,6 @@ impl ParsedKeys {
         }
     }
 
-    /// Returns whether there are several keys, all of them arguments.
-    pub(super) fn are_several_given(&self) -> bool {
-        self.given.len() > 1 && self.input.is_none()
-    }
-
     /// Calls `work` with batches of keys, in order, until it fails.
     pub(super) fn try_for_each(
         &self,

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use splitpoint::{Change, Options, Sharing};
+use splitpoint::{Change, Db, Options, Sharing};
 
 use crate::sandbox::{Sandbox, end_of, without_ages};
 
@@ -115,34 +115,68 @@ fn readers_and_writers_that_follow_each_other_never_fail() {
     assert_eq!(sandbox.run(&["check", "-q", "words.spt"]).exit, 0);
 }
 
+/// Stores a number under two keys, together.
+fn put_both(db: &Db, number: u32) {
+    let value = number.to_string();
+    let changes =
+        ["a", "b"].map(|key| Change::Put { key: key.as_bytes(), value: value.as_bytes() });
+    db.apply(&changes).expect("changes both");
+}
+
 /// Another thread changes two keys together, again and again.
 #[test]
-fn get_of_several_keys_is_of_one_moment() {
+fn get_list_and_dump_are_of_one_moment() {
     let sandbox = Sandbox::new();
     let db = Options::new().sharing(Sharing::Shared).open(sandbox.path("a.spt")).expect("opens");
     let is_over = AtomicBool::new(false);
-    let change = |number: u32| {
-        let value = number.to_string();
-        let changes =
-            ["a", "b"].map(|key| Change::Put { key: key.as_bytes(), value: value.as_bytes() });
-        db.apply(&changes).expect("changes both");
-    };
-    change(0);
+    put_both(&db, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut number = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                number += 1;
-                change(number);
+            for number in 1.. {
+                put_both(&db, number);
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
             }
         });
         for _ in 0..50 {
             let got = sandbox.run(&["get", "a.spt", "a", "b"]).stdout;
             let values: Vec<&[u8]> = got.split(|byte| *byte == b'\n').collect();
             assert!(matches!(values[..], [a, b, b""] if a == b), "{values:?}");
+            let both = [
+                &["list", "a.spt", "--values", "--json"][..],
+                &["dump", "a.spt", "--format", "jsonl"],
+            ];
+            for args in both {
+                let shown = sandbox.run(args).stdout;
+                let shown = String::from_utf8(shown).expect("JSON");
+                let lines = shown.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+                let pairs: Vec<serde_json::Value> =
+                    lines.filter(|line: &serde_json::Value| line["key"].is_string()).collect();
+                assert_eq!(pairs.len(), 2, "{shown}");
+                assert_eq!(pairs[0]["value"], pairs[1]["value"], "{shown}");
+            }
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn get_of_keys_that_come_one_by_one_is_of_one_moment() {
+    let sandbox = Sandbox::new();
+    let db = Options::new().sharing(Sharing::Shared).open(sandbox.path("a.spt")).expect("opens");
+    put_both(&db, 0);
+    let mut get = sandbox.program(&["get", "a.spt", "--stdin"]);
+    let mut get = get.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keys = get.stdin.take().unwrap();
+    let mut values = BufReader::new(get.stdout.take().unwrap()).lines();
+    keys.write_all(b"a\n").unwrap();
+    assert_eq!(values.next().unwrap().unwrap(), "0");
+    put_both(&db, 1);
+    keys.write_all(b"b\n").unwrap();
+    assert_eq!(values.next().unwrap().unwrap(), "0");
+    drop(keys);
+    assert!(get.wait().unwrap().success());
 }
 
 #[test]

@@ -177,7 +177,9 @@ impl Spill {
         self.check()?;
         let entry = self.entry(i)?;
         let key = self.key(&entry)?;
-        if self.last_of(&key, entry.hash, len)? != Some(i) {
+        // Nearly always, and then nothing else need be read.
+        let is_last_of_hash = i < len && self.newest_of(entry.hash)? == i + 1;
+        if !is_last_of_hash && self.last_of(&key, entry.hash, len)? != Some(i) {
             return Ok(None);
         }
         Ok(Some((key, self.value(&entry)?)))

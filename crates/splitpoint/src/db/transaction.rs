@@ -87,7 +87,7 @@ impl<'db> Transaction<'db> {
             return Ok(own.map(Value::owned));
         }
         self.reads.add(key, hash, self.db.store.transaction_bytes);
-        self.versions()?.get(key)
+        self.versions()?.get_hashed(key, hash)
     }
 
     /// Returns whether `key` exists, with the own changes.
@@ -115,7 +115,7 @@ impl<'db> Transaction<'db> {
     ///
     /// A [`get`](Self::get) for each key that it has changed.
     pub fn len(&mut self) -> Result<u64> {
-        let versions = self.versions()?;
+        let versions = self.versions()?.clone();
         self.reads.add_count();
         let mut count = versions.record_count;
         let (store, reads) = (&self.db.store, &mut self.reads);
@@ -168,10 +168,11 @@ impl<'db> Transaction<'db> {
     /// # }
     /// ```
     pub fn scan(&mut self) -> Result<TransactionScan<'db>> {
-        let versions = self.versions()?;
+        let versions = self.versions()?.clone();
         self.reads.add_all();
         let own = OwnChanges::of(&self.draft);
-        let scan = Scan::of(versions.clone(), versions.places()?)?;
+        let places = versions.places()?;
+        let scan = Scan::of(versions, places)?;
         Ok(TransactionScan { store: &self.db.store, scan, own })
     }
 
@@ -317,13 +318,13 @@ impl<'db> Transaction<'db> {
         db.finish_apply(writer, durability)
     }
 
-    fn versions(&mut self) -> Result<Arc<Versions<'db>>> {
-        if let Some(versions) = &self.versions {
-            return Ok(versions.clone());
-        }
-        let versions = Arc::new(Versions::now(&self.db.store, Hold::Snapshot)?);
-        self.versions = Some(versions.clone());
-        Ok(versions)
+    /// Returns what it reads, from now on if this is the first read.
+    fn versions(&mut self) -> Result<&Arc<Versions<'db>>> {
+        let versions = match self.versions.take() {
+            Some(versions) => versions,
+            None => Arc::new(Versions::now(&self.db.store, Hold::Snapshot)?),
+        };
+        Ok(self.versions.insert(versions))
     }
 }
 

@@ -14,11 +14,6 @@ use crate::region::View;
 /// of the file. Its records end with a LINK, with a big record, or where an open segment ends.
 pub(crate) type Runs = Arc<[Range<u64>]>;
 
-/// Returns whether the record at `offset` is in one of `runs`.
-pub(crate) fn contains(runs: &[Range<u64>], offset: u64) -> bool {
-    run_at(runs, offset).is_some()
-}
-
 /// Returns which of `runs` has the record at `offset`.
 #[inline]
 pub(crate) fn run_at(runs: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {

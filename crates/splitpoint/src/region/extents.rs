@@ -187,9 +187,9 @@ impl Extents {
             let words = content[SegmentHeader::BYTES as usize..].chunks_exact(8);
             SegmentTable::of_words(unit_bytes, words.map(|word| u64_at(word, 0)).collect())
         };
-        let (what, found) = ("segment table checksum", table.crc().into());
-        if superblock.is_clean && live.table_crc() != found {
-            return Err(Error::Corrupt { what, offset, expected: live.table_crc(), found });
+        if superblock.is_clean && live.table_crc() != u64::from(table.crc()) {
+            let (what, expected) = ("segment table checksum", live.table_crc());
+            return Err(Error::Corrupt { what, offset, expected, found: table.crc().into() });
         }
         if !table.has_room(file_bytes) {
             let what = "size of the segment table";

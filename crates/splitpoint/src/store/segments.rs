@@ -157,6 +157,35 @@ fn places(segments: &SegmentTable) -> Vec<(u64, u64)> {
 }
 
 impl Writer {
+    /// Returns where the segments are that have records of a commit, each from its first record to its end, in
+    /// the order of the file; `None` if they were not looked for, or a head cannot be read. Nobody changes the
+    /// file meanwhile.
+    pub(super) fn segments_of_commit(&self, (lsn, state): &(u64, CommitState)) -> Option<Runs> {
+        let segments = self.extents.segments()?;
+        let view = &self.extents.region().view;
+        let sequence_of = |head: u64| view.segment(head).ok().map(|header| header.sequence);
+        let tail_sequence = sequence_of(state.tail_segment)?;
+        let head_sequence =
+            if state.head_segment == 0 { 0 } else { sequence_of(state.head_segment)? };
+        let is_younger =
+            |sequence: u32, head: u64| (head as u32).wrapping_sub(sequence) > u32::MAX / 2;
+        let whole = segments.segments().filter(|found| match found.segment_use {
+            SegmentUse::Emptied => false,
+            SegmentUse::Compacted => !is_younger(found.sequence, head_sequence),
+            _ => !is_younger(found.sequence, tail_sequence),
+        });
+        let alive = segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part);
+        // A change that failed may have left one.
+        let parts = alive.filter(|part| {
+            !view.segment(part.start).is_ok_and(|header| match header.kind {
+                SegmentKind::Log => header.sequence > tail_sequence,
+                SegmentKind::Big => header.base_lsn >= *lsn,
+                _ => false,
+            })
+        });
+        Some(runs_of(whole.map(|found| found.range()).chain(parts), |segment| segment.end))
+    }
+
     /// Removes the segments from the table that were begun for records younger than the last commit.
     fn forget_younger(&mut self) -> Result<()> {
         let LogPosition { segment_offset: tail, lsn, .. } = self.log.position();

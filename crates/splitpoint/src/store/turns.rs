@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::known_segments::KnownSegments;
 use super::lease::Keeper;
 use super::{Mark, Store, Writer, in_fork};
 use crate::error::{Error, Result, Unsupported};
@@ -41,9 +42,11 @@ use crate::format::{GRANULE_BYTES, SegmentHeader};
 use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
 use crate::log::record::RecordKind;
 use crate::log::relocation::Relocation;
+use crate::log::runs::Runs;
 use crate::log::scan::{LogWalk, Trust, big_target};
 use crate::options::{Durability, Options};
 use crate::region::Region;
+use crate::segments::SegmentTable;
 use crate::storage::Room;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
@@ -90,10 +93,28 @@ pub(crate) struct Turns {
     needs_room: OnceLock<bool>,
     /// What the handle uses to look at the file between turns.
     looking: Mutex<Writer>,
-    /// The word of the last turn of this handle, and how often it has taken over from another one.
-    own: Mutex<(TurnWord, u64)>,
+    own: Mutex<OwnTurns>,
     /// Whether a function of the program has panicked that was told of a wait for a turn.
     has_panicked_waiting: AtomicBool,
+}
+
+/// What a handle remembers of its own turns.
+#[derive(Debug)]
+struct OwnTurns {
+    /// The word of the last one.
+    word: TurnWord,
+    /// How often the handle has taken over from another one.
+    taken_over_count: u64,
+    /// The segments at the end of the last one, once somebody has asked for them.
+    segments: Option<KnownSegments>,
+}
+
+impl OwnTurns {
+    /// Notes the word that a turn leaves, and the version of the segment table.
+    fn note_end(&mut self, word: TurnWord, version: Option<u64>) {
+        self.word = word;
+        self.segments.take_if(|known| !known.is_of(version));
+    }
 }
 
 impl Turns {
@@ -105,8 +126,29 @@ impl Turns {
             keeper: Keeper::default(),
             needs_room: OnceLock::new(),
             looking: Mutex::new(looking),
-            own: Mutex::new((TurnWord::NONE, 0)),
+            own: Mutex::new(OwnTurns { word: TurnWord::NONE, taken_over_count: 0, segments: None }),
             has_panicked_waiting: AtomicBool::new(false),
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, OwnTurns> {
+        // Each statement leaves it whole.
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the segments with records at the end of the turn of `word`, if they are known and it was the
+    /// last one of this handle.
+    pub(super) fn known_segments(&self, word: TurnWord) -> Option<Runs> {
+        let own = self.own();
+        let is_last = own.word == word || mutant::is_made(Mutant::TrustsKnownSegments);
+        own.segments.as_ref().filter(|_| is_last).map(KnownSegments::segments)
+    }
+
+    /// Remembers the segments with records at the end of the turn of `word`.
+    pub(super) fn set_known_segments(&self, word: TurnWord, segments: KnownSegments) {
+        let mut own = self.own();
+        if own.word == word {
+            own.segments = Some(segments);
         }
     }
 
@@ -203,12 +245,12 @@ impl Store {
         let Some(turns) = self.turns.as_deref() else {
             return if self.reader.is_none() { Some(0) } else { None };
         };
-        let (word, count) = *turns.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let OwnTurns { word, taken_over_count, .. } = *turns.own();
         let is_last = match &self.others {
             Some(others) => others.turn().is_ok_and(|last| last == word && last.has_ended()),
             None => false,
         };
-        is_last.then_some(count)
+        is_last.then_some(taken_over_count)
     }
 
     /// Returns whether the handle changes the file by turns.
@@ -286,7 +328,9 @@ impl Store {
                 let number_in_all = writer.turn.number_in_all;
                 let turn = Turn { number_in_row: 1, number_in_all, ..turn };
                 writer.turn = Turn { is_held: true, is_prepared: true, ..turn };
-                turns.own.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+                let mut own = turns.own();
+                own.taken_over_count += 1;
+                own.segments = None;
             }
             // Whoever comes next finds what this one has found.
             Err(_) => self.set_turn_word(found)?,
@@ -381,7 +425,8 @@ impl Store {
             writer.turn.word = TurnWord::begun(writer.turn.number).ended(is_durably);
             // The table is mapped since the turn began.
             let _ = self.set_turn_word(writer.turn.word);
-            turns.own.lock().unwrap_or_else(PoisonError::into_inner).0 = writer.turn.word;
+            let version = writer.extents.segments().map(SegmentTable::version);
+            turns.own().note_end(writer.turn.word, version);
             if self.keeps_place(turns, &mut writer.turn) {
                 return;
             }

@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::deleted::Deleted;
+use super::known_segments::PlacesThen;
 use super::{Store, Writer, in_fork};
 use crate::births::{AsOf, Head, Watch};
 use crate::error::{Error, Result};
@@ -27,7 +28,7 @@ use crate::format::{Addr, LogStart};
 use crate::horizons::{Horizon, Terms};
 use crate::log::append::LogPosition;
 use crate::log::record::Pair;
-use crate::log::runs::{self, Runs};
+use crate::log::runs::Runs;
 use crate::pins::{Bunch, Pin};
 use crate::reader::Reader;
 use crate::storage::fork::Origin;
@@ -93,7 +94,7 @@ struct Beside<'db> {
     keeper: Keeper<'db>,
     /// The process that keeps it.
     origin: Origin,
-    runs: Runs,
+    places: PlacesThen,
     /// How often the writer had moved records without a name.
     unnamed_moves: u64,
     deleted: Mutex<Deleted>,
@@ -181,8 +182,12 @@ impl<'db> Versions<'db> {
             others.expect_lookers_back().map_err(|source| store.table_error(source))?;
         }
         let unnamed_moves = reader.moves_that_are_over(&store.region)?;
-        let since = store.find_segments_beside(writer)?;
-        let runs = store.runs_beside(writer)?;
+        let (since, places) = if let Some(places) = store.places_of_own_turn(writer) {
+            (writer.log.position().lsn, places)
+        } else {
+            let since = store.find_segments_beside(writer)?;
+            (since, PlacesThen::of_runs(store.runs_beside(writer)?))
+        };
         let bytes_max = bytes_max(store, writer, hold);
         let keeper = match reader.open_moment(&store.region, since, bytes_max)? {
             Some(moment) => Keeper::Moment(moment),
@@ -192,7 +197,7 @@ impl<'db> Versions<'db> {
             reader,
             keeper,
             origin: Origin::here(),
-            runs,
+            places,
             unnamed_moves,
             deleted: Mutex::new(Deleted::since(writer.log.position())),
         };
@@ -266,9 +271,14 @@ impl<'db> Versions<'db> {
 
     /// Returns the value that a key had.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'db>>> {
+        self.get_hashed(key, self.store.hash_of(key))
+    }
+
+    /// Returns the same for a caller that has the hash of the key.
+    pub(crate) fn get_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value<'db>>> {
         self.store.refuse_reading_in_fork()?;
         let pin = self.pin()?;
-        let found = self.find_while_pinned(key, self.store.hash_of(key))?;
+        let found = self.find_while_pinned(key, hash)?;
         Ok(found.map(|pair| {
             if self.copies_values() {
                 Value::owned(pair.value.to_vec())
@@ -345,7 +355,7 @@ impl<'db> Versions<'db> {
     fn has(&self, addr: Addr) -> bool {
         match &self.beside {
             None => self.as_of.has(&self.store.region.births, addr),
-            Some(beside) => runs::contains(&beside.runs, addr.offset()),
+            Some(beside) => beside.places.has(addr.offset()),
         }
     }
 
@@ -436,7 +446,7 @@ impl<'db> Versions<'db> {
             return Ok(places.clone());
         }
         if let Some(beside) = &self.beside {
-            return Ok(Places::Runs(beside.runs.clone()));
+            return Ok(Places::Runs(beside.places.to_runs()));
         }
         let mut writer = self.store.lock()?;
         let stamp = self.stamp();
@@ -447,7 +457,7 @@ impl<'db> Versions<'db> {
     /// Notes where the records are, while the lock is held under which the versions were taken.
     pub(crate) fn find_places(&self, writer: &mut Writer) -> Result<Places> {
         let runs = match &self.beside {
-            Some(beside) => Ok(Some(beside.runs.clone())),
+            Some(beside) => Ok(Some(beside.places.to_runs())),
             None => writer.find_segments().map(|()| writer.runs()),
         };
         self.keep_places(writer, runs)

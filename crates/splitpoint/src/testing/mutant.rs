@@ -37,6 +37,8 @@ pub(crate) enum Mutant {
     MovesWithoutName,
     /// A delete under a snapshot leaves no grave.
     LeavesNoGrave,
+    /// The moments of other processes are looked at before those are published that were being taken.
+    LooksAtMomentsAtOnce,
     /// Space is used again one grace period after nobody in another process looks back to it.
     OneGraceForMoments,
     /// Space is used again that a snapshot of another process has yet to read.
@@ -93,6 +95,8 @@ pub(crate) enum Mutant {
     TrustsKeysAhead,
     /// What was found without a pin counts although another handle has had a turn meanwhile.
     TrustsGlances,
+    /// A snapshot takes the segments of the handle's last turn for those of now.
+    TrustsKnownSegments,
     /// Turns of one handle leave the same word.
     RepeatsTurnWord,
     /// A file is cut although others may look at its end without a pin.

@@ -1,5 +1,5 @@
 //! What transactions and snapshots are isolated from: `docs/durability.md` names these tests, one for
-//! each anomaly that cannot happen.
+//! each anomaly that cannot happen. Each is tried in memory and by two handles that take turns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -25,6 +25,21 @@ fn fifty_fifty() -> Db {
     db
 }
 
+/// Runs `check` with two handles of a store with x = 50 and y = 50: the same one, of a table in memory, and
+/// those of a file that take turns.
+fn with_two_handles(check: fn(&Db, &Db)) {
+    let db = fifty_fifty();
+    check(&db, &db);
+    let (shared, per_call) = (Sharing::Shared, Sharing::PerCall);
+    for both in [[shared, shared], [shared, per_call], [per_call, shared]] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let [one, two] = both.map(|sharing| Options::new().sharing(sharing).open(&path).unwrap());
+        two.put_many([("x", 50_u64.to_le_bytes()), ("y", 50_u64.to_le_bytes())]).unwrap();
+        check(&one, &two);
+    }
+}
+
 #[track_caller]
 fn assert_conflicts(tx: Transaction<'_>) {
     assert_eq!(tx.commit().unwrap_err().kind(), ErrorKind::Conflict);
@@ -32,135 +47,155 @@ fn assert_conflicts(tx: Transaction<'_>) {
 
 #[test]
 fn no_dirty_write_two_transactions_never_mix_their_changes() {
-    let db = fifty_fifty();
-    let (mut one, mut two) = (db.begin().unwrap(), db.begin().unwrap());
-    put(&mut one, "x", 1);
-    put(&mut two, "x", 2);
-    put(&mut two, "y", 2);
-    put(&mut one, "y", 1);
-    two.commit().unwrap();
-    one.commit().unwrap();
-    assert_eq!((number(db.get("x").unwrap()), number(db.get("y").unwrap())), (1, 1));
+    with_two_handles(|db, other| {
+        let (mut one, mut two) = (db.begin().unwrap(), other.begin().unwrap());
+        put(&mut one, "x", 1);
+        put(&mut two, "x", 2);
+        put(&mut two, "y", 2);
+        put(&mut one, "y", 1);
+        two.commit().unwrap();
+        one.commit().unwrap();
+        for db in [db, other] {
+            assert_eq!((number(db.get("x").unwrap()), number(db.get("y").unwrap())), (1, 1));
+        }
+    });
 }
 
 #[test]
 fn no_dirty_read_nobody_sees_what_is_not_committed() {
-    let db = fifty_fifty();
-    let mut tx = db.begin().unwrap();
-    put(&mut tx, "x", 1);
-    tx.delete("y").unwrap();
-    let mut other = db.begin().unwrap();
-    assert_eq!((get(&mut other, "x"), get(&mut other, "y")), (50, 50));
-    assert_eq!(number(db.get("x").unwrap()), 50);
-    assert_eq!(db.snapshot().unwrap().len(), 2);
-    drop(tx);
-    assert_eq!(number(db.get("y").unwrap()), 50, "dropped is undone");
+    with_two_handles(|db, other| {
+        let mut tx = db.begin().unwrap();
+        put(&mut tx, "x", 1);
+        tx.delete("y").unwrap();
+        let mut reading = other.begin().unwrap();
+        assert_eq!((get(&mut reading, "x"), get(&mut reading, "y")), (50, 50));
+        for db in [db, other] {
+            assert_eq!(number(db.get("x").unwrap()), 50);
+            assert_eq!(db.snapshot().unwrap().len(), 2);
+            assert_eq!(db.scan().unwrap().count(), 2);
+        }
+        drop(tx);
+        assert_eq!(number(other.get("y").unwrap()), 50, "dropped is undone");
+    });
 }
 
 #[test]
 fn no_lost_update_the_second_of_two_that_read_the_same_conflicts() {
-    let db = fifty_fifty();
-    let (mut one, mut two) = (db.begin().unwrap(), db.begin().unwrap());
-    for tx in [&mut one, &mut two] {
-        let x = get(tx, "x");
-        put(tx, "x", x + 1);
-    }
-    one.commit().unwrap();
-    assert_conflicts(two);
-    assert_eq!(number(db.get("x").unwrap()), 51);
+    with_two_handles(|db, other| {
+        let (mut one, mut two) = (db.begin().unwrap(), other.begin().unwrap());
+        for tx in [&mut one, &mut two] {
+            let x = get(tx, "x");
+            put(tx, "x", x + 1);
+        }
+        one.commit().unwrap();
+        assert_conflicts(two);
+        assert_eq!(number(db.get("x").unwrap()), 51);
+    });
 }
 
 #[test]
 fn no_non_repeatable_read_a_key_keeps_its_value_in_a_transaction() {
-    let db = fifty_fifty();
-    let mut tx = db.begin().unwrap();
-    assert_eq!(get(&mut tx, "x"), 50);
-    db.put("x", 7_u64.to_le_bytes()).unwrap();
-    assert_eq!(get(&mut tx, "x"), 50);
-    db.delete("x").unwrap();
-    assert_eq!(get(&mut tx, "x"), 50);
-    tx.commit().unwrap(); // It has changed nothing: it was before the others.
+    with_two_handles(|db, other| {
+        let mut tx = db.begin().unwrap();
+        assert_eq!(get(&mut tx, "x"), 50);
+        other.put("x", 7_u64.to_le_bytes()).unwrap();
+        assert_eq!(get(&mut tx, "x"), 50);
+        other.delete("x").unwrap();
+        assert_eq!(get(&mut tx, "x"), 50);
+        tx.commit().unwrap(); // It has changed nothing: it was before the others.
+    });
 }
 
 #[test]
 fn no_phantom_a_key_that_was_missing_stays_missing() {
-    let db = fifty_fifty();
-    let (mut by_scan, mut by_len, mut by_key) =
-        (db.begin().unwrap(), db.begin().unwrap(), db.begin().unwrap());
-    assert_eq!(by_scan.scan().unwrap().count(), 2);
-    assert_eq!(by_len.len().unwrap(), 2);
-    assert!(!by_key.contains("z").unwrap());
-    db.put("z", "phantom").unwrap();
-    assert_eq!(by_scan.scan().unwrap().count(), 2);
-    assert_eq!(by_len.len().unwrap(), 2);
-    assert!(!by_key.contains("z").unwrap());
-    for mut tx in [by_scan, by_len, by_key] {
-        put(&mut tx, "count", 2);
-        assert_conflicts(tx);
-    }
+    with_two_handles(|db, other| {
+        let (mut by_scan, mut by_len, mut by_key) =
+            (db.begin().unwrap(), db.begin().unwrap(), db.begin().unwrap());
+        let snapshot = db.snapshot().unwrap();
+        assert_eq!(by_scan.scan().unwrap().count(), 2);
+        assert_eq!(by_len.len().unwrap(), 2);
+        assert!(!by_key.contains("z").unwrap());
+        other.put("z", "phantom").unwrap();
+        assert_eq!(by_scan.scan().unwrap().count(), 2);
+        assert_eq!(by_len.len().unwrap(), 2);
+        assert!(!by_key.contains("z").unwrap());
+        assert_eq!((snapshot.scan().unwrap().count(), snapshot.len()), (2, 2));
+        for mut tx in [by_scan, by_len, by_key] {
+            put(&mut tx, "count", 2);
+            assert_conflicts(tx);
+        }
+    });
 }
 
 #[test]
 fn no_write_skew_two_that_read_both_and_write_one_each_do_not_both_commit() {
-    let db = fifty_fifty();
-    let (mut one, mut two) = (db.begin().unwrap(), db.begin().unwrap());
-    for (tx, key) in [(&mut one, "x"), (&mut two, "y")] {
-        assert!(get(tx, "x") + get(tx, "y") >= 60, "the sum may fall to 40");
-        put(tx, key, 0);
-    }
-    one.commit().unwrap();
-    assert_conflicts(two);
+    with_two_handles(|db, other| {
+        let (mut one, mut two) = (db.begin().unwrap(), other.begin().unwrap());
+        for (tx, key) in [(&mut one, "x"), (&mut two, "y")] {
+            assert!(get(tx, "x") + get(tx, "y") >= 60, "the sum may fall to 40");
+            put(tx, key, 0);
+        }
+        one.commit().unwrap();
+        assert_conflicts(two);
+    });
 }
 
 #[test]
 fn no_read_skew_what_is_read_is_of_one_moment() {
-    let db = fifty_fifty();
-    let mut tx = db.begin().unwrap();
-    assert_eq!(get(&mut tx, "x"), 50);
-    let moved = Batch::new().put("x", 10_u64.to_le_bytes()).put("y", 90_u64.to_le_bytes());
-    db.apply(&moved).unwrap();
-    assert_eq!(get(&mut tx, "y"), 50, "x + y = 100");
-    put(&mut tx, "sum", 100);
-    assert_conflicts(tx);
+    with_two_handles(|db, other| {
+        let mut tx = db.begin().unwrap();
+        let snapshot = db.snapshot().unwrap();
+        assert_eq!(get(&mut tx, "x"), 50);
+        let moved = Batch::new().put("x", 10_u64.to_le_bytes()).put("y", 90_u64.to_le_bytes());
+        other.apply(&moved).unwrap();
+        assert_eq!(get(&mut tx, "y"), 50, "x + y = 100");
+        assert_eq!(number(snapshot.get("x").unwrap()) + number(snapshot.get("y").unwrap()), 100);
+        put(&mut tx, "sum", 100);
+        assert_conflicts(tx);
+    });
 }
 
 /// The anomaly of Fekete, O'Neil and O'Neil 2004, which snapshots alone do not rule out.
 #[test]
 fn no_anomaly_of_a_transaction_that_only_reads() {
-    let db = Db::in_memory().unwrap();
-    let mut withdrawal = db.begin().unwrap();
-    let sum = get(&mut withdrawal, "x") + get(&mut withdrawal, "y");
-    db.transaction(|deposit| deposit.put("y", 20_u64.to_le_bytes())).unwrap();
-    let mut report = db.begin().unwrap();
-    assert_eq!((get(&mut report, "x"), get(&mut report, "y")), (0, 20));
-    report.commit().unwrap();
-    put(&mut withdrawal, "x", sum + 11); // With a fee, since the sum was 0.
-    assert_conflicts(withdrawal);
+    with_two_handles(|db, other| {
+        db.put_many([("x", 0_u64.to_le_bytes()), ("y", 0_u64.to_le_bytes())]).unwrap();
+        let mut withdrawal = db.begin().unwrap();
+        let sum = get(&mut withdrawal, "x") + get(&mut withdrawal, "y");
+        other.transaction(|deposit| deposit.put("y", 20_u64.to_le_bytes())).unwrap();
+        let mut report = other.begin().unwrap();
+        assert_eq!((get(&mut report, "x"), get(&mut report, "y")), (0, 20));
+        report.commit().unwrap();
+        put(&mut withdrawal, "x", sum + 11); // With a fee, since the sum was 0.
+        assert_conflicts(withdrawal);
+    });
 }
 
 #[test]
 fn changes_of_keys_that_were_not_read_conflict_with_nothing() {
-    let db = fifty_fifty();
-    let mut blind = db.begin().unwrap();
-    put(&mut blind, "x", 1);
-    blind.delete("y").unwrap();
-    db.put("x", "other").unwrap();
-    db.put("y", "other").unwrap();
-    blind.commit().unwrap();
-    assert_eq!((db.len(), number(db.get("x").unwrap())), (1, 1));
+    with_two_handles(|db, other| {
+        let mut blind = db.begin().unwrap();
+        put(&mut blind, "x", 1);
+        blind.delete("y").unwrap();
+        other.put("x", "other").unwrap();
+        other.put("y", "other").unwrap();
+        blind.commit().unwrap();
+        assert_eq!((other.len(), number(other.get("x").unwrap())), (1, 1));
+    });
 }
 
 #[test]
 fn a_key_that_has_its_value_again_does_not_conflict() {
-    let db = fifty_fifty();
-    let mut tx = db.begin().unwrap();
-    assert_eq!((get(&mut tx, "x"), get(&mut tx, "z")), (50, 0));
-    db.delete("x").unwrap();
-    db.put("z", "").unwrap();
-    db.put("x", 50_u64.to_le_bytes()).unwrap();
-    db.delete("z").unwrap();
-    put(&mut tx, "sum", 50);
-    tx.commit().unwrap();
+    with_two_handles(|db, other| {
+        let mut tx = db.begin().unwrap();
+        assert_eq!((get(&mut tx, "x"), get(&mut tx, "z")), (50, 0));
+        other.delete("x").unwrap();
+        other.put("z", "").unwrap();
+        other.put("x", 50_u64.to_le_bytes()).unwrap();
+        other.delete("z").unwrap();
+        put(&mut tx, "sum", 50);
+        tx.commit().unwrap();
+    });
 }
 
 /// Compaction moves what a transaction has read.

@@ -305,53 +305,6 @@ fn fifty_fifty(dir: &tempfile::TempDir) -> [Db; 2] {
     handles
 }
 
-#[test]
-fn transactions_of_two_handles_conflict_as_those_of_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let [one, two] = fifty_fifty(&dir);
-    for (one, two) in [(&one, &two), (&two, &one)] {
-        // A lost update.
-        let (mut first, mut second) = (one.begin().unwrap(), two.begin().unwrap());
-        for tx in [&mut first, &mut second] {
-            assert_eq!(tx.get("x").unwrap().unwrap(), "50");
-            tx.put("x", "51").unwrap();
-        }
-        second.commit().unwrap();
-        assert_eq!(first.commit().unwrap_err().kind(), ErrorKind::Conflict);
-        one.put("x", "50").unwrap();
-        // Write skew.
-        let (mut first, mut second) = (one.begin().unwrap(), two.begin().unwrap());
-        for (tx, key) in [(&mut first, "x"), (&mut second, "y")] {
-            assert!(tx.contains("x").unwrap() && tx.contains("y").unwrap());
-            tx.delete(key).unwrap();
-        }
-        first.commit().unwrap();
-        assert_eq!(second.commit().unwrap_err().kind(), ErrorKind::Conflict);
-        one.put("x", "50").unwrap();
-        // A phantom: among those that are scanned, counted or missing.
-        let (mut scanned, mut counted, mut missing) =
-            (one.begin().unwrap(), one.begin().unwrap(), one.begin().unwrap());
-        assert_eq!(scanned.scan().unwrap().count(), 2);
-        assert_eq!(counted.len().unwrap(), 2);
-        assert!(!missing.contains("z").unwrap());
-        two.put("z", "new").unwrap();
-        for mut tx in [scanned, counted, missing] {
-            tx.put("w", "1").unwrap();
-            assert_eq!(tx.commit().unwrap_err().kind(), ErrorKind::Conflict);
-        }
-        // What has its value back, and what was not read, conflict with nothing.
-        let (mut same, mut blind) = (one.begin().unwrap(), one.begin().unwrap());
-        assert_eq!(same.get("z").unwrap().unwrap(), "new");
-        two.delete("z").unwrap();
-        two.put("z", "new").unwrap();
-        same.delete("z").unwrap();
-        blind.put("y", "50").unwrap();
-        same.commit().unwrap();
-        blind.commit().unwrap();
-        assert_eq!(two.len(), 2);
-    }
-}
-
 /// What a transaction has read was moved, replaced, deleted and compacted meanwhile.
 #[test]
 fn reads_are_of_one_moment_while_others_compact() {

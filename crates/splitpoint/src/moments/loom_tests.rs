@@ -1,0 +1,169 @@
+//! Every interleaving of a reader that looks back with a writer that empties a segment and uses its space
+//! again, by loom. The pins are the real ones, counted in one table as if both were of one process.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p splitpoint --profile loom --lib loom_moments
+//! ```
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::PastMoments;
+use crate::atomic::{AtomicU64, Ordering, fence};
+use crate::pins::Pins;
+use crate::testing::mutant::{self, Mutant};
+
+/// The commit before the change that empties the segment, its own, and one that follows.
+const COMMITS: [u64; 3] = [8, 16, 24];
+/// Looks of the writer at what it may use again: more than the pins of one reader hold up.
+const LOOKS: usize = 5;
+/// In the word of a moment, so that it is not 0.
+const IS_MOMENT: u64 = 1;
+
+/// What reader and writer share of a store of one key, whose first record is in a segment of its own.
+struct Shared {
+    pins: Pins,
+    commit: AtomicU64,
+    /// Whether the segment table says that the segment was emptied.
+    is_emptied: AtomicU64,
+    /// The place of the reader.
+    moment: AtomicU64,
+    evicted: AtomicU64,
+    /// The record. Loom fails when the writer stores to it while the reader may read it.
+    record: UnsafeCell<u64>,
+}
+
+/// When the reader takes its moment back.
+#[derive(Clone, Copy, PartialEq)]
+enum TakenBack {
+    /// While it has a value.
+    Early,
+    /// After it has dropped the value.
+    Late,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            pins: Pins::default(),
+            commit: AtomicU64::new(COMMITS[0]),
+            is_emptied: zero(),
+            moment: zero(),
+            evicted: zero(),
+            record: UnsafeCell::new(0),
+        }
+    }
+
+    /// Takes a snapshot and reads the record, if it was there and the moment is not given up.
+    fn look_back(&self, taken_back: TakenBack) {
+        let place = 0;
+        let looking = self.pins.pin_at(place);
+        let since = self.commit.load(Ordering::Acquire);
+        let is_there = self.is_emptied.load(Ordering::Acquire) == 0;
+        self.moment.store(since | IS_MOMENT, Ordering::SeqCst);
+        drop(looking);
+        if !is_there {
+            return;
+        }
+        let value = self.pins.pin_at(place);
+        if self.evicted.load(Ordering::SeqCst) > since {
+            return;
+        }
+        if taken_back == TakenBack::Early {
+            self.moment.store(0, Ordering::SeqCst);
+        }
+        self.record.with(|_| ());
+        drop(value);
+        if taken_back == TakenBack::Late {
+            self.moment.store(0, Ordering::SeqCst);
+        }
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        let moment = self.moment.load(Ordering::SeqCst);
+        let since = (moment & !IS_MOMENT).max(self.evicted.load(Ordering::Relaxed));
+        (moment & IS_MOMENT != 0).then_some(since)
+    }
+
+    /// Empties the segment, and stores to it when nobody needs it any more; if it `evicts`, it gives up the
+    /// moment meanwhile.
+    fn use_again(&self, evicts: bool) {
+        let mut past = PastMoments::default();
+        let [_, emptied_at, last] = COMMITS;
+        self.commit.store(emptied_at, Ordering::Release);
+        self.is_emptied.store(1, Ordering::Release);
+        let (ticket, round) = (self.pins.ticket(), past.begun());
+        self.commit.store(last, Ordering::Release);
+        // Another grace period may be under way, so that those of the segment and of the first step are one.
+        let mut unpinned = 0;
+        for look in 0..LOOKS {
+            if evicts && look == 1 {
+                self.evicted.store(emptied_at + 1, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
+            }
+            past.step(unpinned, last, || self.oldest(), || self.pins.ticket());
+            let is_past = emptied_at < past.below() && round < past.over();
+            if is_past && ticket < unpinned {
+                self.record.with_mut(|_| ());
+                break;
+            }
+            unpinned = self.pins.poll();
+        }
+    }
+}
+
+/// Runs a reader beside a writer.
+fn look_back_beside_a_writer(taken_back: TakenBack, evicts: bool) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 20_000;
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let shared = Arc::new(Shared::new());
+        let (reading, writing) = (shared.clone(), shared);
+        let reader = thread::spawn(move || reading.look_back(taken_back));
+        let writer = thread::spawn(move || writing.use_again(evicts));
+        reader.join().unwrap();
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_moments_keep_what_a_snapshot_reads() {
+    look_back_beside_a_writer(TakenBack::Late, false);
+}
+
+#[test]
+fn loom_moments_that_are_taken_back_keep_the_values_of_the_snapshot() {
+    look_back_beside_a_writer(TakenBack::Early, false);
+}
+
+#[test]
+fn loom_moments_that_are_given_up_keep_what_is_being_read() {
+    look_back_beside_a_writer(TakenBack::Late, true);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_moments_that_nobody_waits_for_before_the_look_are_missed() {
+    mutant::with(Mutant::LooksAtMomentsAtOnce, || {
+        look_back_beside_a_writer(TakenBack::Late, false);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_moments_that_are_taken_back_need_the_second_grace_period() {
+    mutant::with(Mutant::OneGraceForMoments, || {
+        look_back_beside_a_writer(TakenBack::Early, false);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_moments_that_are_given_up_need_the_second_grace_period() {
+    mutant::with(Mutant::OneGraceForMoments, || {
+        look_back_beside_a_writer(TakenBack::Late, true);
+    });
+}
