@@ -6,11 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Failure;
 use crate::process::{self, command, run as run_program, run_tests};
+use crate::{Failure, drop_ins};
 
-/// Runs the race's program, built with optimization if it is not yet.
+/// Runs the race's program, built with optimization if it is not yet; with `--drop-ins` first, that of
+/// the drop-ins against the libraries of the machine, and the other options are for it.
 pub(crate) fn run(root: &Path, options: &[String]) -> Result<(), Failure> {
+    if let Some(("--drop-ins", options)) = options.split_first().map(|(it, rest)| (&**it, rest)) {
+        return drop_ins::race(root, options);
+    }
     let mut command = cargo(root, "run --quiet --release --locked --package race");
     command.arg("--").arg("--root").arg(root).args(options);
     run_program(&mut command)

@@ -44,7 +44,7 @@ enum Place {
     /// `lib/libNAME.so.0` and its links, `lib/libNAME.a`, `lib/pkgconfig/NAME.pc`.
     Library,
     /// `lib/splitpoint/drop-in/` under this file name, which is its SONAME too: in the place of
-    /// another library when a program starts. No archive, no header.
+    /// another library when a program starts. Its archive is in `lib/splitpoint/link/`.
     DropIn(&'static str),
 }
 
@@ -98,8 +98,8 @@ const LIBRARIES: &[Library] = &[
         name: "splitpoint_gdbm_compat",
         what: "the compatibility library of gdbm: ndbm(3) and dbm(3)",
         place: Place::DropIn("libgdbm_compat.so.4"),
+        header: Header::Written("gdbm-ndbm.h"),
         link_names: &["gdbm_compat"],
-        ..USUAL
     },
     Library {
         package: "splitpoint-gdbm",

@@ -1,9 +1,10 @@
 //! A race against the machine's libraries: the same program, with its library and with ours, in turn.
 //!
 //! ```text
-//! cargo xtask stage PREFIX
-//! cargo bench -p splitpoint-gdbm --bench race -- PREFIX [PAIRS] [ENTRIES] [ROUNDS] [FOLDER]
+//! cargo xtask race --drop-ins [PAIRS] [ENTRIES] [ROUNDS] [FOLDER]
 //! ```
+//!
+//! installs the libraries, and runs this with their PREFIX before the numbers.
 //!
 //! For gdbm, its compatibility library (ndbm), db 1.85 and hsearch it prints the best time of each kind of
 //! call, and the ratio; of hsearch with ENTRIES entries, whose number the C library is told and ours is not.

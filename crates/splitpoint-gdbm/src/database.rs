@@ -115,7 +115,8 @@ impl Database {
     }
 
     /// Calls `read` with the table; in a child of a fork perhaps with another handle of the same file.
-    pub(crate) fn read<T>(&mut self, read: impl Fn(&mut Table) -> Outcome<T>) -> Outcome<T> {
+    #[inline]
+    pub(crate) fn read<T>(&mut self, mut read: impl FnMut(&mut Table) -> Outcome<T>) -> Outcome<T> {
         self.access_count = self.access_count.wrapping_add(1);
         let table = self.table.as_mut().ok_or_else(|| Failure::of(Code::NEED_RECOVERY))?;
         match read(table) {

@@ -1,6 +1,6 @@
 //! What a handle reads and writes: a store, or an old file in place.
 
-use splitpoint::{Db, Durability, PutMode, Table as _, TableExt as _, Value};
+use splitpoint::{Db, Durability, PutMode, Table as _, TableExt as _};
 use splitpoint_ffi::{Following, Walk};
 use splitpoint_legacy::OldFile;
 
@@ -92,22 +92,27 @@ impl Table {
         Self::Native { db, walk }
     }
 
-    /// Returns the value of a key.
-    pub(crate) fn get(&self, key: &[u8]) -> Outcome<Value<'_>> {
+    /// Calls `take` with the value of a key.
+    #[inline]
+    pub(crate) fn with_value<T>(
+        &self,
+        key: &[u8],
+        take: impl FnOnce(&[u8]) -> Outcome<T>,
+    ) -> Outcome<T> {
         let found = match self {
             Self::Native { db, .. } => db.get(key),
             Self::Old(old) => old.file.get(key),
         };
         match found {
-            Ok(Some(value)) => Ok(value),
+            Ok(Some(value)) => take(&value),
             Ok(None) => Err(Failure::of(Code::ITEM_NOT_FOUND)),
             Err(error) => Err(Failure::of_read(&error)),
         }
     }
 
     pub(crate) fn contains(&self, key: &[u8]) -> Outcome<bool> {
-        match self.get(key) {
-            Ok(_) => Ok(true),
+        match self.with_value(key, |_| Ok(())) {
+            Ok(()) => Ok(true),
             Err(failure) if failure.code == Code::ITEM_NOT_FOUND => Ok(false),
             Err(failure) => Err(failure),
         }

@@ -159,14 +159,13 @@ pub unsafe extern "C" fn hsearch_r(
         // SAFETY: the caller promised the place.
         unsafe { result.write(found.unwrap_or(ptr::null_mut())) };
     }
+    if found.is_ok() && action == ENTER {
+        // SAFETY: an ENTER found a table, so the structure is there, and the table in it.
+        let count = unsafe { (*table).count() };
+        // SAFETY: as above; nobody else uses it during an ENTER.
+        unsafe { (*data).filled = count as c_uint };
+    }
     match found {
-        Ok(_) if action == ENTER => {
-            // SAFETY: an ENTER found a table, so the structure is there, and the table in it.
-            let count = unsafe { (*table).count() };
-            // SAFETY: as above; nobody else uses it during an ENTER.
-            unsafe { (*data).filled = count as c_uint };
-            1
-        }
         Ok(_) => 1,
         Err(errno) => fail(errno),
     }
@@ -177,7 +176,7 @@ pub unsafe extern "C" fn hsearch_r(
 /// # Safety
 ///
 /// As [`hsearch_r`]; `table` is null or a table.
-#[inline]
+#[inline(always)]
 unsafe fn search(table: *mut Table, item: Entry, action: c_uint) -> Result<*mut Entry, c_int> {
     if item.key.is_null() {
         return Err(libc::EINVAL);
@@ -185,18 +184,32 @@ unsafe fn search(table: *mut Table, item: Entry, action: c_uint) -> Result<*mut 
     if table.is_null() {
         return Err(libc::ESRCH);
     }
+    if action == ENTER {
+        // SAFETY: the caller promised a string, and what an ENTER needs.
+        return unsafe { enter(table, item) };
+    }
     // SAFETY: the caller promised a string.
     let key = unsafe { CStr::from_ptr(item.key) };
-    if action == ENTER {
-        // SAFETY: no other thread uses the table during an ENTER, as the caller promised.
-        let table = unsafe { &mut *table };
-        // SAFETY: the caller promised that the key stays.
-        let enter = || unsafe { table.enter(key, item) };
-        return guard(enter).flatten().ok_or(libc::ENOMEM);
-    }
     // SAFETY: no other thread enters meanwhile, as the caller promised.
     let table = unsafe { &*table };
-    guard(|| table.find(key)).flatten().ok_or(libc::ESRCH)
+    // Nothing in it panics or sets `errno`, and a guard would be a sixth of its instructions.
+    table.find(key).ok_or(libc::ESRCH)
+}
+
+/// Enters an item, or finds the one that is there.
+///
+/// # Safety
+///
+/// As [`hsearch_r`]; `table` is a table, and the key of `item` a string.
+#[inline(never)]
+unsafe fn enter(table: *mut Table, item: Entry) -> Result<*mut Entry, c_int> {
+    // SAFETY: the caller promised a string.
+    let key = unsafe { CStr::from_ptr(item.key) };
+    // SAFETY: no other thread uses the table during an ENTER, as the caller promised.
+    let table = unsafe { &mut *table };
+    // SAFETY: the caller promised that the key stays.
+    let enter = || unsafe { table.enter(key, item) };
+    guard(enter).flatten().ok_or(libc::ENOMEM)
 }
 
 /// Makes a table.

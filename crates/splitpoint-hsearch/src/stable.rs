@@ -3,8 +3,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr;
 
-/// One chunk for each bit of an index, and the first.
-const CHUNK_COUNT_MAX: usize = 34;
+/// One chunk for each bit of an index, the first, and more: the remainder of a division by it is in range.
+const CHUNK_COUNT_MAX: usize = 64;
 
 /// Items that are all zeroes at first, at addresses that stay the same until the memory is dropped.
 ///
@@ -48,7 +48,7 @@ impl<T> Stable<T> {
     pub(crate) fn at(&self, index: u64) -> *mut T {
         debug_assert!(index < self.capacity, "item {index} has a place");
         let chunk = u64::BITS - (index >> self.first_bits).leading_zeros();
-        self.origins[chunk as usize].wrapping_add(index as usize)
+        self.origins[chunk as usize % CHUNK_COUNT_MAX].wrapping_add(index as usize)
     }
 
     #[cold]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hash --> line of 64 bytes: 7 slots, link to an overflow line
-//!             slot: 32 bits of hash | 32 bits of entry --> ENTRY { key, data } --> key
+//!             slot: 32 bits of hash, 32 bits of entry --> ENTRY { key, data } --> key
 //! ```
 //!
 //! A slot has as many bits of the hash as decide on its bucket, so a split moves slots and looks at no
@@ -38,19 +38,98 @@ const ENTRY_COUNT_MAX: u64 = u32::MAX as u64;
 /// Lines or entries of the first chunk of a table that expects none.
 const FIRST_COUNT: u64 = 16;
 
-/// One line: a bucket, or what overflows it.
+/// What leads to one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    /// The lower half of the hash.
+    tag: u32,
+    /// The number of the entry, plus 1; 0 if the slot is empty.
+    entry: u32,
+}
+
+/// One line: a bucket, or what overflows it. The slots in use come first.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Line {
-    /// Upper half: the lower half of the hash. Lower half: the number of the entry, plus 1. The slots
-    /// in use come first; an empty one is 0.
-    slots: [u64; SLOT_COUNT],
-    /// The number of the overflow line, plus 1.
-    overflow: u64,
+    /// The tags of the slots, together, so that a lookup compares them all at once. Behind them the number
+    /// of the overflow line, plus 1.
+    tags: [u32; SLOT_COUNT + 1],
+    /// The entries of the slots, and a place without use.
+    entries: [u32; SLOT_COUNT + 1],
 }
 
+const _: () = assert!(size_of::<Line>() == 64);
+
 impl Line {
-    const EMPTY: Self = Self { slots: [0; SLOT_COUNT], overflow: 0 };
+    const EMPTY: Self = Self { tags: [0; SLOT_COUNT + 1], entries: [0; SLOT_COUNT + 1] };
+
+    /// Returns a bit for each slot with this tag, empty ones among them.
+    ///
+    /// There is no branch for each: which slot it is nobody can predict, and a processor that guessed wrong
+    /// would wait for the line before it begins with the lookup that follows.
+    #[inline]
+    fn slots_with(&self, tag: u32) -> u32 {
+        same_words(&self.tags, tag) & ((1 << SLOT_COUNT) - 1)
+    }
+
+    /// Returns the slots in use.
+    fn slots(&self) -> impl Iterator<Item = Slot> {
+        let slots = std::iter::zip(self.tags, self.entries).take(SLOT_COUNT);
+        slots.map(|(tag, entry)| Slot { tag, entry }).take_while(|slot| slot.entry != 0)
+    }
+
+    /// Puts a slot into the first free place, and returns whether there was one.
+    fn push(&mut self, slot: Slot) -> bool {
+        let free = self.entries[..SLOT_COUNT].iter().position(|&entry| entry == 0);
+        if let Some(free) = free {
+            (self.tags[free], self.entries[free]) = (slot.tag, slot.entry);
+        }
+        free.is_some()
+    }
+
+    /// Returns the number of the overflow line.
+    #[inline]
+    fn overflow(&self) -> Option<u64> {
+        self.tags[SLOT_COUNT].checked_sub(1).map(u64::from)
+    }
+
+    fn set_overflow(&mut self, line: Option<u64>) {
+        // There are fewer lines than entries.
+        self.tags[SLOT_COUNT] = line.map_or(0, |line| line as u32 + 1);
+    }
+}
+
+/// Returns a bit for each word that is this one.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn same_words(words: &[u32; 8], word: u32) -> u32 {
+    // SAFETY: every processor of this kind has SSE2.
+    unsafe { same_words_sse2(words, word) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse2")]
+fn same_words_sse2(words: &[u32; 8], word: u32) -> u32 {
+    use std::arch::x86_64 as sse2;
+
+    #[expect(clippy::cast_ptr_alignment, reason = "the loads ask for none")]
+    let halves = words.as_ptr().cast::<sse2::__m128i>();
+    let word = sse2::_mm_set1_epi32(word.cast_signed());
+    let same = |half: usize| {
+        // SAFETY: there are two halves.
+        let half = unsafe { sse2::_mm_loadu_si128(halves.wrapping_add(half)) };
+        let same = sse2::_mm_castsi128_ps(sse2::_mm_cmpeq_epi32(half, word));
+        sse2::_mm_movemask_ps(same).cast_unsigned()
+    };
+    same(0) | same(1) << 4
+}
+
+/// Returns a bit for each word that is this one.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn same_words(words: &[u32; 8], word: u32) -> u32 {
+    (0..).zip(words).fold(0, |same, (i, &other)| same | u32::from(other == word) << i)
 }
 
 /// A table of hsearch.
@@ -62,8 +141,8 @@ pub(crate) struct Table {
     overflow: Stable<Line>,
     /// Overflow lines that have been used.
     overflow_count: u64,
-    /// The first line of a chain of free overflow lines, plus 1.
-    overflow_free: u64,
+    /// The first line of a chain of free overflow lines.
+    overflow_free: Option<u64>,
     entries: Stable<Entry>,
     count: u64,
 }
@@ -82,7 +161,7 @@ impl Table {
             buckets: Stable::new(bucket_count.max(FIRST_COUNT))?,
             overflow: Stable::new((bucket_count / 8).max(FIRST_COUNT))?,
             overflow_count: 0,
-            overflow_free: 0,
+            overflow_free: None,
             entries: Stable::new(expected.max(FIRST_COUNT))?,
             count: 0,
         })
@@ -94,7 +173,7 @@ impl Table {
     }
 
     /// Returns the entry with this key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, key: &CStr) -> Option<*mut Entry> {
         self.find_hashed(key, self.hash(key))
     }
@@ -105,9 +184,17 @@ impl Table {
     /// # Safety
     ///
     /// The key stays a string, with these bytes, as long as the table lives.
-    #[inline]
     pub(crate) unsafe fn enter(&mut self, key: &CStr, entry: Entry) -> Option<*mut Entry> {
-        let hash = self.hash(key);
+        // SAFETY: the caller promised it.
+        unsafe { self.enter_hashed(key, self.hash(key), entry) }
+    }
+
+    /// Does the same for a key with this hash.
+    ///
+    /// # Safety
+    ///
+    /// As [`enter`](Self::enter).
+    unsafe fn enter_hashed(&mut self, key: &CStr, hash: u64, entry: Entry) -> Option<*mut Entry> {
         if let Some(found) = self.find_hashed(key, hash) {
             return Some(found);
         }
@@ -120,36 +207,61 @@ impl Table {
         let place = self.entries.at(self.count);
         // SAFETY: the place is inside the memory of this table, which alone uses it yet.
         unsafe { place.write(entry) };
-        self.insert(self.geometry.bucket_of(hash).0, hash << 32 | (self.count + 1));
+        let slot = Slot { tag: hash as u32, entry: (self.count + 1) as u32 };
+        self.insert(self.geometry.bucket_of(hash).0, slot);
         self.count += 1;
         self.split_if_due();
         Some(place)
     }
 
-    #[inline]
+    #[inline(always)]
     fn hash(&self, key: &CStr) -> u64 {
         rapidhash_v3_inline::<true, false, false>(key.to_bytes(), &self.secrets)
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_hashed(&self, key: &CStr, hash: u64) -> Option<*mut Entry> {
-        let mut line = self.buckets.at(self.geometry.bucket_of(hash).0);
-        let tag = hash as u32;
+        let line = self.buckets.at(self.geometry.bucket_of(hash).0);
+        // SAFETY: a line of this table, which nobody changes during a lookup.
+        let found = unsafe { &*line };
+        // One slot has the tag, as a rule, and the key. A lookup is made of so little that a processor
+        // begins the next one while it waits for the lines of this one.
+        let same = found.slots_with(hash as u32);
+        if same.is_power_of_two()
+            && let Some(entry) = self.entry_in(found, same)
+            && self.has_key(entry, key)
+        {
+            return Some(entry);
+        }
+        self.find_in_chain(line, key, hash as u32)
+    }
+
+    /// Returns the entry with this key and tag in a line, or in those that overflow it.
+    #[inline(never)]
+    fn find_in_chain(&self, mut line: *mut Line, key: &CStr, tag: u32) -> Option<*mut Entry> {
         loop {
             // SAFETY: a line of this table, which nobody changes during a lookup.
             let found = unsafe { &*line };
-            for slot in found.slots {
-                if (slot >> 32) as u32 == tag
-                    && let Some(index) = u64::from(slot as u32).checked_sub(1)
+            let mut same = found.slots_with(tag);
+            while same != 0 {
+                if let Some(entry) = self.entry_in(found, same)
+                    && self.has_key(entry, key)
                 {
-                    let entry = self.entries.at(index);
-                    if self.has_key(entry, key) {
-                        return Some(entry);
-                    }
+                    return Some(entry);
                 }
+                same &= same - 1;
             }
-            line = self.overflow.at(found.overflow.checked_sub(1)?);
+            line = self.overflow.at(found.overflow()?);
         }
+    }
+
+    /// Returns the entry of the first of these slots of a line. An empty slot has none, and a tag that a
+    /// hash may have too.
+    #[inline]
+    fn entry_in(&self, line: &Line, slots: u32) -> Option<*mut Entry> {
+        let slot = slots.trailing_zeros() as usize % (SLOT_COUNT + 1);
+        let index = line.entries[slot].checked_sub(1)?;
+        Some(self.entries.at(index.into()))
     }
 
     #[inline]
@@ -162,19 +274,20 @@ impl Table {
     }
 
     /// Puts a slot into the first free place of a bucket.
-    fn insert(&mut self, bucket: u64, slot: u64) {
+    fn insert(&mut self, bucket: u64, slot: Slot) {
         let mut line = self.buckets.at(bucket);
         loop {
             // SAFETY: a line of this table, to which there is no other reference.
             let found = unsafe { &mut *line };
-            if let Some(free) = found.slots.iter_mut().find(|slot| **slot == 0) {
-                *free = slot;
+            if found.push(slot) {
                 return;
             }
-            if found.overflow == 0 {
-                found.overflow = self.take_overflow() + 1;
-            }
-            line = self.overflow.at(found.overflow - 1);
+            let overflow = found.overflow().unwrap_or_else(|| {
+                let new = self.take_overflow();
+                found.set_overflow(Some(new));
+                new
+            });
+            line = self.overflow.at(overflow);
         }
     }
 
@@ -185,14 +298,14 @@ impl Table {
 
     /// Returns an empty overflow line: a free one, or the next.
     fn take_overflow(&mut self) -> u64 {
-        let Some(line) = self.overflow_free.checked_sub(1) else {
+        let Some(line) = self.overflow_free else {
             self.overflow_count += 1;
             return self.overflow_count - 1;
         };
         // SAFETY: a line of this table, to which there is no other reference.
         let free = unsafe { &mut *self.overflow.at(line) };
-        self.overflow_free = free.overflow;
-        free.overflow = 0;
+        self.overflow_free = free.overflow();
+        free.set_overflow(None);
         line
     }
 
@@ -219,15 +332,15 @@ impl Table {
         let first = unsafe { &mut *self.buckets.at(bucket) };
         let mut line = std::mem::replace(first, Line::EMPTY);
         loop {
-            for slot in line.slots.into_iter().take_while(|&slot| slot != 0) {
-                self.insert(self.geometry.bucket_of(slot >> 32).0, slot);
+            for slot in line.slots() {
+                self.insert(self.geometry.bucket_of(slot.tag.into()).0, slot);
             }
-            let Some(next) = line.overflow.checked_sub(1) else { return };
+            let Some(next) = line.overflow() else { return };
             // SAFETY: as above.
             let overflow = unsafe { &mut *self.overflow.at(next) };
             line = std::mem::replace(overflow, Line::EMPTY);
-            overflow.overflow = self.overflow_free;
-            self.overflow_free = next + 1;
+            overflow.set_overflow(self.overflow_free);
+            self.overflow_free = Some(next);
         }
     }
 }
@@ -284,6 +397,24 @@ mod tests {
     }
 
     #[test]
+    fn keys_with_one_hash_are_told_apart_and_from_empty_slots() {
+        // The tag of an empty slot, and another.
+        for hash in [0, 7] {
+            let keys = keys(30);
+            let mut table = Table::new(0).unwrap();
+            for (i, key) in keys.iter().enumerate() {
+                assert_eq!(table.find_hashed(key, hash), None);
+                // SAFETY: the keys outlive the table.
+                let place = unsafe { table.enter_hashed(key, hash, entry(key, i)) };
+                for key in &keys[..i] {
+                    assert_ne!(table.find_hashed(key, hash), place);
+                }
+                assert_eq!(table.find_hashed(key, hash), place);
+            }
+        }
+    }
+
+    #[test]
     fn a_table_that_grew_takes_at_most_16_bytes_for_an_entry() {
         for expected in [0, 50_000] {
             let table = check(expected, 50_000);
@@ -297,9 +428,9 @@ mod tests {
         let mut table = Table::new(0).unwrap();
         let key = c"key";
         // Slots that differ in the bits that the next splits look at: all in one chain before them.
-        for i in 0..200_u64 {
+        for tag in 0..200 {
             table.make_room_for_overflow().unwrap();
-            table.insert(0, (i << 32) | (i + 1));
+            table.insert(0, Slot { tag, entry: tag + 1 });
         }
         let used = table.overflow_count;
         assert_eq!(used, 200_u64.div_ceil(7) - 1);
@@ -316,11 +447,11 @@ mod tests {
             loop {
                 // SAFETY: a line of this table.
                 let this = unsafe { &*line };
-                for slot in this.slots.into_iter().filter(|&slot| slot != 0) {
-                    assert_eq!((slot >> 32) % 64, bucket);
-                    found.push(slot as u32);
+                for slot in this.slots() {
+                    assert_eq!(u64::from(slot.tag) % 64, bucket);
+                    found.push(slot.entry);
                 }
-                let Some(next) = this.overflow.checked_sub(1) else { break };
+                let Some(next) = this.overflow() else { break };
                 line = table.overflow.at(next);
             }
         }

@@ -1,6 +1,8 @@
 /* dbm(3): one database at a time; the argument is its name. */
 #include <dbm.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -17,6 +19,30 @@ static void make(const char *name, const char *ending)
     int fd;
     snprintf(path, sizeof path, "%s%s", name, ending);
     CHECK((fd = open(path, O_WRONLY | O_CREAT, 0600)) >= 0 && close(fd) == 0);
+}
+
+/* A child says of each pair that it is stored, and is killed. All of which it said so are there. */
+static void killed(char *name)
+{
+    enum { SEEN = 300 };
+    int pipes[2], i, count = 0;
+    datum it = {(char *)&i, sizeof i};
+    pid_t child;
+    CHECK(pipe(pipes) == 0 && (child = fork()) >= 0);
+    if (child == 0) {
+        CHECK(dbminit(name) == 0);
+        for (i = 0;; i++)
+            CHECK(store(it, it) == 0 && write(pipes[1], &i, sizeof i) == sizeof i);
+    }
+    while (count < SEEN)
+        count += read(pipes[0], &i, sizeof i) == sizeof i;
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && close(pipes[1]) == 0);
+    while (read(pipes[0], &i, sizeof i) == sizeof i)
+        count++;
+    CHECK(dbminit(name) == 0 && close(pipes[0]) == 0);
+    for (i = 0; i < count; i++)
+        CHECK(fetch(it).dsize == sizeof i);
+    CHECK(dbmclose() == 0);
 }
 
 int main(int argument_count, char **arguments)
@@ -69,5 +95,6 @@ int main(int argument_count, char **arguments)
     }
     CHECK(i == COUNT && firstkey().dptr == NULL);
     CHECK(dbmclose() == 0 && dbmclose() == 0);
+    killed(other);
     return 0;
 }

@@ -98,16 +98,33 @@ fn copy_old(pag: &str, dir: Option<&str>, name: &Path) -> Vec<(PathBuf, Vec<u8>)
     [Some(copy(pag, "pag")), dir.map(|dir| copy(dir, "dir"))].into_iter().flatten().collect()
 }
 
+/// The old databases of the fixtures: the file with the pairs, the other one if there is one, and how many
+/// pairs.
+fn samples() -> Vec<(String, Option<String>, usize)> {
+    let entries = fs::read_dir(fixture("")).expect("the fixtures are there");
+    let names = entries.map(|entry| entry.expect("nothing fails").file_name());
+    let names: Vec<_> = names.map(|name| name.into_string().expect("ASCII")).collect();
+    let of_stem = |pag: &String| {
+        let (stem, extension) = pag.rsplit_once('.')?;
+        ["pag", "gdbm"].contains(&extension).then(|| {
+            let pairs = fs::read_to_string(fixture(&format!("{stem}.expect.txt")));
+            let dir = format!("{stem}.dir");
+            let count = pairs.expect("each has a list").lines().count();
+            (pag.clone(), names.contains(&dir).then_some(dir), count)
+        })
+    };
+    names.iter().filter_map(of_stem).collect()
+}
+
 #[test]
 fn old_databases_are_read_in_place_refused_for_writing_and_converted_if_asked() {
     let program = Program::new("ndbm_old.c", LIBRARY, Link::Shared);
-    for (pag, dir, count) in [
-        ("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), 10),
-        ("gdbm-be-std-word.gdbm", None, 500),
-    ] {
+    let samples = samples();
+    assert!(samples.len() >= 20, "{samples:?}");
+    for (pag, dir, count) in &samples {
         let at = tempfile::tempdir().unwrap();
         let name = at.path().join("x");
-        let files = copy_old(pag, dir, &name);
+        let files = copy_old(pag, dir.as_deref(), &name);
         let run = |mode: &str, policy: &str| {
             let mut command = program.command();
             command.arg(&name).arg(mode).env("SPLITPOINT_OLD_FILES", policy);
@@ -124,7 +141,10 @@ fn old_databases_are_read_in_place_refused_for_writing_and_converted_if_asked() 
         assert_eq!(run("read", "refuse"), format!("{}\n", count + 1));
         for (path, bytes) in &files {
             let mut kept = path.clone().into_os_string();
-            kept.push(".before-splitpoint");
+            // What the compatibility library of gdbm has written there is written here too.
+            if !bytes.starts_with(b"GDBM") {
+                kept.push(".before-splitpoint");
+            }
             assert_eq!(&fs::read(kept).unwrap(), bytes, "the old file is kept");
         }
         assert_eq!(fs::read(name.with_extension("dir")).unwrap().len(), 16);

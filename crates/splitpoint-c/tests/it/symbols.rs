@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{prefix, repository, succeed};
+use crate::support::{Link, Program, prefix, repository, succeed};
 
 /// Each library, with the list of its names.
 const LIBRARIES: &[(&str, &str)] = &[
@@ -40,6 +40,17 @@ fn a_library_says_the_name_under_which_programs_ask_for_it() {
         let dynamic = succeed(Command::new("readelf").arg("-d").arg(&library));
         let name = library.file_name().unwrap().to_string_lossy();
         assert!(dynamic.contains(&format!("Library soname: [{name}]")), "{dynamic}");
+    }
+}
+
+#[test]
+fn all_libraries_go_into_one_program_in_which_each_is_itself() {
+    let libraries = ["", "_hsearch", "_ndbm", "_dbm", "_gdbm", "_db185"];
+    let libraries = libraries.map(|name| format!("splitpoint{name}"));
+    for link in [Link::Shared, Link::Archive, Link::Static] {
+        let dir = tempfile::tempdir().unwrap();
+        let names = libraries.each_ref().map(String::as_str);
+        Program::new("all_archives.c", &names, link).run(&[dir.path()]);
     }
 }
 

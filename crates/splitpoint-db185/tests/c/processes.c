@@ -1,6 +1,7 @@
 /* Tables and several processes: processes FILE, where FILE is one of db 1.85 with little in it. */
 #include <db.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,28 @@ static void closed(const char *name) {
   CHECK(lseek(own, 0, SEEK_END) == 0 && close(own) == 0);
 }
 
+/* A child says of each pair that it is stored, or synced, and is killed. All of which it said so are there. */
+static void killed(const char *name, int syncs) {
+  enum { SEEN = 300 };
+  int pipes[2], i, count = 0;
+  DB *db;
+  pid_t child;
+  CHECK(pipe(pipes) == 0 && (child = fork()) >= 0);
+  if (child == 0) {
+    CHECK((db = dbopen(name, O_RDWR | O_CREAT | O_TRUNC, 0600, DB_HASH, NULL)) != NULL);
+    for (i = 0;; i++) {
+      CHECK(put(db, i) == 0 && (!syncs || db->sync(db, 0) == 0));
+      CHECK(write(pipes[1], &i, sizeof i) == sizeof i);
+    }
+  }
+  while (count < SEEN) count += read(pipes[0], &i, sizeof i) == sizeof i;
+  CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && close(pipes[1]) == 0);
+  while (read(pipes[0], &i, sizeof i) == sizeof i) count++;
+  CHECK((db = dbopen(name, O_RDWR, 0, DB_HASH, NULL)) != NULL && close(pipes[0]) == 0);
+  for (i = 0; i < count; i++) CHECK(get(db, i) == 0);
+  CHECK(put(db, count + 1) == 0 && db->close(db) == 0);
+}
+
 int main(int argc, char **argv) {
   int i;
   CHECK(argc == 2);
@@ -179,6 +202,7 @@ int main(int argc, char **argv) {
     daemons(i ? "in-place.db" : "native.db");
     children(i ? "in-place.db" : "native.db", !i);
     closed(i ? "in-place.db" : "native.db");
+    killed("killed.db", i);
   }
   daemons(argv[1]);
   in_memory();

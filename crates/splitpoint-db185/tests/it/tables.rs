@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-pub(crate) fn own() -> &'static Path {
+fn own() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-pub(crate) fn library() -> PathBuf {
+fn library() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
     test.parent().expect("it is in a folder").join("libsplitpoint_db185.so")
 }
 
-pub(crate) fn succeed(command: &mut Command) -> Output {
+fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let words = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{command:?}: {}\n{}\n{}", output.status, words[0], words[1]);
@@ -21,7 +21,7 @@ pub(crate) fn succeed(command: &mut Command) -> Output {
 }
 
 /// Says why a test tests nothing here.
-pub(crate) fn skip(reason: &str) {
+fn skip(reason: &str) {
     println!("skipped: {reason}");
 }
 

@@ -3,11 +3,7 @@
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
-mod cpython;
-#[cfg(test)]
 mod crashes;
-#[cfg(test)]
-mod debian;
 #[cfg(test)]
 mod dumps;
 #[cfg(test)]
@@ -16,8 +12,6 @@ mod header;
 mod locks;
 #[cfg(test)]
 mod old_files;
-#[cfg(test)]
-mod perl;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Compiles C programs and runs them with a chosen library.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -117,21 +116,4 @@ pub(crate) fn skip(reason: &str) {
 /// Returns whether a program can be run.
 pub(crate) fn has_program(name: &str) -> bool {
     Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
-/// Fetches Debian packages into a folder and unpacks them there, or returns `None` where that cannot be
-/// done.
-pub(crate) fn unpack_packages(folder: &Path, names: &[&str]) -> Option<()> {
-    let mut download = Command::new("apt-get");
-    download.arg("-q").arg("download").args(names).current_dir(folder);
-    if !download.output().is_ok_and(|output| output.status.success()) {
-        return None;
-    }
-    for entry in fs::read_dir(folder).expect("the folder is ours") {
-        let path = entry.expect("the folder is ours").path();
-        if path.extension() == Some(OsStr::new("deb")) {
-            succeed(Command::new("dpkg").arg("-x").arg(&path).arg(folder));
-        }
-    }
-    Some(())
 }
