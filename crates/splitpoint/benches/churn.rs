@@ -3,12 +3,16 @@
 //!
 //! ```sh
 //! cargo bench -p splitpoint --bench churn -- [memory] [file] [compacted] [account] [RECORDS [TIMES [ROUNDS]]]
+//! cargo bench -p splitpoint --bench churn -- deleted [RECORDS]
 //! ```
 //!
 //! By default in memory, with compaction and without, 250,000 records of 16 + 100 bytes, overwritten ten times, three rounds. `skewed`
 //! puts four of five changes on a fifth of the keys. Of a file it prints the largest size while it was
 //! used, and the blocks that it has when it is closed, by record. With `account` it also prints what the
 //! bytes were for whenever the file had become larger, which takes time that the others do not have.
+//!
+//! With `deleted` it deletes nine of ten records of a file, and then all of another, and prints the blocks
+//! of each when it is closed.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
@@ -120,6 +124,40 @@ fn run(
     Ok(())
 }
 
+/// Stores records in a file, deletes all but one of `kept_of` or all, and prints what blocks the file has
+/// when it is closed.
+fn delete(options: &Options, path: &Path, records: u64, kept_of: Option<u64>) -> Result<()> {
+    let db = options.open(path)?;
+    for number in 0..records {
+        db.put(key(number), value(0))?;
+    }
+    db.close()?;
+    let full_bytes = allocated_bytes(path);
+    let db = options.open(path)?;
+    let begun = processor_ns();
+    for number in 0..records {
+        if kept_of.is_none_or(|count| !mix(number).is_multiple_of(count)) {
+            db.delete(key(number))?;
+        }
+    }
+    let deleted = processor_ns();
+    let (left, live_bytes) = (db.len(), db.stats()?.live_bytes);
+    db.close()?;
+    println!(
+        "{records} records, {} MiB: {left} are left, {:.1} MiB live; a delete {:.0} ns, the close {:.2} s; \
+         {:.3} MiB closed, {:.2} of live",
+        full_bytes >> 20,
+        live_bytes as f64 / f64::from(1 << 20),
+        (deleted - begun) as f64 / (records - left) as f64,
+        (processor_ns() - deleted) as f64 / 1e9,
+        allocated_bytes(path) as f64 / f64::from(1 << 20),
+        allocated_bytes(path) as f64 / live_bytes as f64,
+    );
+    let removed = std::fs::remove_file(path);
+    removed.expect("the file was closed");
+    Ok(())
+}
+
 /// Prints what the bytes of a file are for, by record: `allocated_bytes` are those that it has on the disk.
 fn print_account(db: &Db, change: u64, allocated_bytes: u64) -> Result<()> {
     let stats = db.stats()?;
@@ -156,6 +194,10 @@ fn main() -> Result<()> {
     let has = |word: &str| std::env::args().any(|arg| arg == word);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("churn.spt");
+    if has("deleted") {
+        delete(&options, &file, records, Some(10))?;
+        return delete(&options, &file, records, None);
+    }
     let places = [(has("memory") || !has("file"), None), (has("file"), Some(&*file))];
     for _ in 0..rounds {
         for (_, path) in places.into_iter().filter(|(is_asked, _)| *is_asked) {

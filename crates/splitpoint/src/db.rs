@@ -869,7 +869,12 @@ impl Db {
         self.finish(writer, durability)?;
         if owed_bytes > 0 {
             // The batch is made, whatever becomes of this.
-            let _ = self.store.settle(owed_bytes);
+            let settled = self.store.settle(owed_bytes);
+            if settled.is_ok_and(|needs_thread| needs_thread)
+                && let Ok(writer) = self.store.lock_for_change()
+            {
+                self.advance_checkpoint(writer);
+            }
         }
         Ok(())
     }

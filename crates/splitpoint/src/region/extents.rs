@@ -47,6 +47,13 @@ pub(crate) struct Extents {
     warm_bytes_max: Option<u64>,
     /// Whether a thread gives back what is too much.
     is_cooled_by_thread: bool,
+    /// Bytes with pages that the thread has left: they cannot be given back.
+    left_bytes: u64,
+    /// Bytes of what it [takes](Self::take_excess), which is free behind that.
+    taken_bytes: u64,
+    /// How many ranges it has taken.
+    #[cfg(test)]
+    pub(crate) taken_count: u64,
     /// Whether what was allocated last had its pages, and blocks with the bytes of its last use.
     is_taken_warm: bool,
     pub(super) reserve: Reserve,
@@ -96,6 +103,13 @@ impl Warm {
         true
     }
 
+    /// Removes the ranges from a granule on, and returns them.
+    fn split_off(&mut self, granule: u64) -> Vec<Extent> {
+        let behind = self.extents.split_off(&granule);
+        self.count -= behind.values().sum::<u64>();
+        behind.into_iter().map(|(granule, count)| Extent { granule, count }).collect()
+    }
+
     /// Removes the granules of a range, which get a use.
     pub(super) fn remove(&mut self, range: Range<u64>) {
         while let Some((&granule, &count)) = self.extents.range(..range.end).next_back()
@@ -133,6 +147,10 @@ impl Extents {
             warm: Warm::default(),
             warm_bytes_max: None,
             is_cooled_by_thread: false,
+            left_bytes: 0,
+            taken_bytes: 0,
+            #[cfg(test)]
+            taken_count: 0,
             is_taken_warm: false,
             reserve: Reserve::default(),
         }
@@ -348,6 +366,11 @@ impl Extents {
         &self.space
     }
 
+    /// Returns the bytes of free granules, those included whose pages are just given back.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.space.free_bytes() + self.taken_bytes
+    }
+
     /// Allocates `bytes` of the file, aligned to `alignment`, and extends the file if needed.
     pub(crate) fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<u64> {
         self.allocate_noted(bytes, alignment, |_| {})
@@ -423,9 +446,18 @@ impl Extents {
         self.is_cooled_by_thread = is_cooled_by_thread;
     }
 
-    /// Returns whether more bytes of free space have pages than may, which the thread gives back.
+    /// Returns whether more bytes of free space have pages than may, and more than the thread has left,
+    /// which gives them back.
     pub(crate) fn has_excess(&self) -> bool {
-        self.is_cooled_by_thread && self.warm_bytes_max.is_some_and(|max| self.warm_bytes() > max)
+        let is_too_much = |max: u64| self.warm_bytes() > max.max(self.left_bytes);
+        self.is_cooled_by_thread && self.warm_bytes_max.is_some_and(is_too_much)
+    }
+
+    /// Notes that the thread can give no more pages back. What is still too much are ranges without a whole
+    /// folio on a disk that is nearly full, or those that the system does not take.
+    pub(crate) fn leave_excess(&mut self) {
+        let is_too_much = self.warm_bytes_max.is_some_and(|max| self.warm_bytes() > max);
+        self.left_bytes = if is_too_much { self.warm_bytes() } else { 0 };
     }
 
     /// Allocates the last free range with pages before `end`, if there are more than may be: to give its
@@ -446,6 +478,11 @@ impl Extents {
             if self.space.allocate_at(part.granule, part.count) {
                 self.publish();
                 let bytes = part.count * GRANULE_BYTES;
+                self.taken_bytes += bytes;
+                #[cfg(test)]
+                {
+                    self.taken_count += 1;
+                }
                 return Some(part.granule * GRANULE_BYTES..part.granule * GRANULE_BYTES + bytes);
             }
         }
@@ -455,6 +492,7 @@ impl Extents {
     /// Frees what [`take_excess`](Self::take_excess) returned; `is_cool` if its pages were given back.
     pub(crate) fn release_cool(&mut self, range: Range<u64>, is_cool: bool) {
         let (offset, bytes) = (range.start, range.end - range.start);
+        self.taken_bytes -= bytes;
         if !is_cool {
             self.warm.add(Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES });
         }
@@ -552,10 +590,19 @@ impl Extents {
     }
 
     /// Removes the free granules at the end of the file from the list, so that the next ones are taken
-    /// before them.
+    /// before them, and gives their pages back to the system.
     pub(crate) fn forget_end(&mut self) {
-        if self.space.trim() {
-            self.publish();
+        if !self.space.trim() {
+            return;
+        }
+        self.publish();
+        for extent in self.warm.split_off(self.space.end()) {
+            if self.punchable(extent) == Some(extent) {
+                let (offset, bytes) =
+                    (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
+                // What the system does not take goes when the file is cut.
+                let _ = self.region.storage().punch(offset, bytes);
+            }
         }
     }
 

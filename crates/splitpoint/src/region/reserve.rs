@@ -20,6 +20,9 @@ const SEGMENTS: usize = 3;
 const PLACES: usize = 2;
 /// Free places that are tried: those without blocks cannot be held back on a full disk.
 const TRIES_MAX: usize = 64;
+/// The same, of a size below which a smaller one will do: each try is a call of the system, for which all
+/// changes wait.
+const TRIES_OF_LARGE_MAX: usize = 8;
 /// Free bytes of a file system from which on nothing is held back.
 const AMPLE_BYTES: u64 = 64 << 20;
 /// The same, in sizes of the reserve.
@@ -183,7 +186,9 @@ impl Extents {
         while self.reserve.segments.len() < SEGMENTS {
             let mut bytes = needs.segment_bytes;
             let extent = loop {
-                match self.hold_share(bytes, bytes) {
+                let is_least = bytes <= needs.segment_bytes_min;
+                let tries = if is_least { TRIES_MAX } else { TRIES_OF_LARGE_MAX };
+                match self.hold_share(bytes, bytes, tries) {
                     Err(_) if bytes > needs.segment_bytes_min => bytes /= 2,
                     held => break held?,
                 }
@@ -198,8 +203,11 @@ impl Extents {
             // Those that have become too small stay until there is a larger one.
             let unit = needs.segment_bytes_min;
             let extent = self
-                .hold_share(needs.ample_bytes(), unit)
-                .or_else(|_| self.hold_share(needs.place_bytes.next_multiple_of(unit), unit))
+                .hold_share(needs.ample_bytes(), unit, TRIES_OF_LARGE_MAX)
+                .or_else(|_| {
+                    let bytes = needs.place_bytes.next_multiple_of(unit);
+                    self.hold_share(bytes, unit, TRIES_OF_LARGE_MAX)
+                })
                 .inspect_err(|_| self.hold_least_place(needs))?;
             self.reserve.places.push(extent);
             let too_small = |extent: &Extent| extent.count * GRANULE_BYTES < needs.place_bytes;
@@ -221,7 +229,7 @@ impl Extents {
             return;
         }
         let count = needs.image_bytes.div_ceil(GRANULE_BYTES);
-        let held = self.hold_inside(count, 1);
+        let held = self.hold_inside(count, 1, TRIES_MAX);
         self.reserve.places.extend(held);
     }
 
@@ -242,9 +250,9 @@ impl Extents {
 
     /// Does the same as [`hold_one`](Self::hold_one), but of a file system on which the reserve was never
     /// whole it leaves puts as much as it takes.
-    fn hold_share(&mut self, bytes: u64, alignment: u64) -> Result<Extent> {
+    fn hold_share(&mut self, bytes: u64, alignment: u64, tries: usize) -> Result<Extent> {
         let (count, granules) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
-        if let Some(extent) = self.hold_inside(count, granules) {
+        if let Some(extent) = self.hold_inside(count, granules, tries) {
             return Ok(extent);
         }
         if !self.reserve.was_whole {
@@ -259,16 +267,16 @@ impl Extents {
     /// Holds back `bytes`, of free granules that have blocks or get them, or behind the end of the file.
     fn hold_one(&mut self, bytes: u64, alignment: u64) -> Result<Extent> {
         let (count, alignment) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
-        match self.hold_inside(count, alignment) {
+        match self.hold_inside(count, alignment, TRIES_MAX) {
             Some(extent) => Ok(extent),
             None => self.hold_at_end(count, alignment),
         }
     }
 
-    /// Holds back free granules that have blocks or get them, if there are any.
-    fn hold_inside(&mut self, count: u64, alignment: u64) -> Option<Extent> {
+    /// Holds back free granules that have blocks or get them, if any of up to `tries` places does.
+    fn hold_inside(&mut self, count: u64, alignment: u64, tries: usize) -> Option<Extent> {
         let bytes = count * GRANULE_BYTES;
-        for extent in self.space.candidates(count, alignment, TRIES_MAX) {
+        for extent in self.space.candidates(count, alignment, tries) {
             let offset = extent.granule * GRANULE_BYTES;
             let held =
                 self.region.write("reserve space for", |storage| storage.hold_range(offset, bytes));
@@ -282,7 +290,7 @@ impl Extents {
 
     /// Allocates `bytes` of free granules that have blocks or get them, if there are any.
     pub(super) fn allocate_backed_inside(&mut self, bytes: u64) -> Option<u64> {
-        let extent = self.hold_inside(bytes / GRANULE_BYTES, 1)?;
+        let extent = self.hold_inside(bytes / GRANULE_BYTES, 1, TRIES_MAX)?;
         self.space.take_held(extent);
         self.publish();
         Some(extent.granule * GRANULE_BYTES)

@@ -55,7 +55,7 @@ pub(crate) struct Checkpointing {
     bytes_min: u64,
     progress: Progress,
     /// How many this handle has begun.
-    pub(super) begun_count: u64,
+    pub(crate) begun_count: u64,
     /// How many had been begun when the last one became durable.
     finished_count: u64,
     /// Which of them both superblocks name, counted from 1; 0 if they are not known to agree.
@@ -66,6 +66,8 @@ pub(crate) struct Checkpointing {
     last_bytes: u64,
     /// Before which log sequence number none is tried, after one that could not be written.
     put_off_lsn: u64,
+    /// How much the file might have grown when that was decided.
+    put_off_free_bytes: u64,
     /// Whether the thread is to give back pages of free space: more was freed than may keep them.
     pub(crate) is_excess: bool,
 }
@@ -106,6 +108,7 @@ impl Default for Checkpointing {
             begun_lsn: 0,
             last_bytes: 0,
             put_off_lsn: 0,
+            put_off_free_bytes: 0,
             is_excess: false,
         }
     }
@@ -187,6 +190,7 @@ impl Writer {
     pub(super) fn schedule_checkpoint_by_turns(&mut self, region: &Region, before: &Checkpointing) {
         self.checkpoints.bytes_min = before.bytes_min;
         self.checkpoints.put_off_lsn = before.put_off_lsn;
+        self.checkpoints.put_off_free_bytes = before.put_off_free_bytes;
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
         let due_lsn = base_lsn + self.checkpoint_interval(region);
         self.checkpoints.due_lsn = due_lsn.max(before.put_off_lsn);
@@ -410,6 +414,24 @@ impl Store {
         let interval = writer.checkpoint_interval(&self.region);
         writer.checkpoints.due_lsn = writer.log.position().lsn + interval / WALK_SHARE;
         writer.checkpoints.put_off_lsn = writer.checkpoints.due_lsn;
+        writer.checkpoints.put_off_free_bytes =
+            self.region.storage().growth_bytes().unwrap_or(u64::MAX);
+    }
+
+    /// Has a checkpoint that could not be written be tried again at once if the file may grow by as much
+    /// more as that takes: the disk was full, or a limit was in the way. Called when the log has grown.
+    pub(super) fn retry_checkpoint(&self, writer: &mut Writer) {
+        let Checkpointing { put_off_lsn, put_off_free_bytes, .. } = writer.checkpoints;
+        if put_off_lsn <= writer.log.position().lsn {
+            return;
+        }
+        let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
+        if free_bytes > put_off_free_bytes
+            && free_bytes - put_off_free_bytes > self.image_bytes_max(writer)
+        {
+            writer.checkpoints.put_off_lsn = 0;
+            writer.hurry_checkpoint();
+        }
     }
 
     /// Makes a whole image durable, and the superblock that names it; then the one before is free.

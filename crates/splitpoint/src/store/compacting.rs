@@ -233,16 +233,19 @@ impl Store {
     }
 
     /// Compacts what a batch owes, and lets go of the lock after each step. Until that is done,
-    /// or another thread has done as much.
+    /// or another thread has done as much. Returns whether the background thread is to be asked for
+    /// something.
     #[cold]
-    pub(crate) fn settle(&self, mut owed_bytes: u64) -> Result<()> {
+    pub(crate) fn settle(&self, mut owed_bytes: u64) -> Result<bool> {
+        let mut needs_thread = false;
         while owed_bytes > 0 {
             let mut writer = self.lock_for_change()?;
             self.group.check()?;
             self.compact_a_step(&mut writer);
             owed_bytes = writer.owed_bytes().min(owed_bytes.saturating_sub(SLICE_BYTES));
+            needs_thread = writer.checkpoints.needs_thread();
         }
-        Ok(())
+        Ok(needs_thread)
     }
 
     /// Reads `budget` bytes of victims, or a little more, and moves what is live; returns how many

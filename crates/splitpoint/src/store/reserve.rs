@@ -123,7 +123,7 @@ impl Store {
     /// # Errors
     ///
     /// If the disk has no room for it, or the handle is poisoned.
-    pub(super) fn hold(&self, writer: &mut Writer) -> Result<()> {
+    pub(crate) fn hold(&self, writer: &mut Writer) -> Result<()> {
         // A store to the list of a file that cannot be written any more may raise a signal.
         self.group.check()?;
         let Some(needs) = self.needs(writer) else {
@@ -161,6 +161,7 @@ impl Store {
             return Ok(());
         }
         writer.log.reserve(record_bytes, &mut writer.extents)?;
+        self.retry_checkpoint(writer);
         // The file, and with it the addresses in a checkpoint, may have become longer.
         let _ = self.hold(writer);
         Ok(())
@@ -276,7 +277,7 @@ impl Store {
             if self.group.check().is_err() {
                 return false;
             }
-            let free_before = writer.extents.space().free_bytes();
+            let free_before = writer.extents.free_bytes();
             let was_compacting = writer.may_compact(self);
             self.empty_what_fits(&mut writer);
             drop(writer);
@@ -289,7 +290,7 @@ impl Store {
             }
             let _ = self.hold(&mut writer);
             let is_begun = was_compacting || round > 1;
-            if is_begun && writer.extents.space().free_bytes() <= free_before {
+            if is_begun && writer.extents.free_bytes() <= free_before {
                 break;
             }
         }
@@ -303,7 +304,7 @@ impl Store {
 
     /// Makes room for maintenance on a full disk; returns whether there is more than before.
     pub(super) fn regain_more(&self) -> bool {
-        let free_bytes = || self.lock().map(|writer| writer.extents.space().free_bytes());
+        let free_bytes = || self.lock().map(|writer| writer.extents.free_bytes());
         let Ok(before) = free_bytes() else { return false };
         let wanted = self.lock().ok().and_then(|writer| writer.extents.needs());
         let wanted_bytes = wanted.map_or(0, |needs| needs.segment_bytes);

@@ -1,5 +1,7 @@
 //! When a bucket is split or merged: after the commit of the change that makes it due.
 
+use std::ops::Range;
+
 use super::{Store, Writer};
 use crate::error::{Error, Result};
 use crate::format::Addr;
@@ -10,8 +12,12 @@ use crate::region::LivePool;
 
 /// Splits that one insert may do at most, so that a hostile chain cannot run away.
 const SPLITS_PER_INSERT: u32 = 2;
-/// Buckets whose pages are prepared at a time: 2 MiB, a huge page.
-const PREPARED_LINES: u64 = (2 << 20) / LINE_BYTES;
+/// Buckets whose pages are prepared at a time at most: 2 MiB, a huge page.
+const PREPARED_LINES_MAX: u64 = (2 << 20) / LINE_BYTES;
+/// Share of a doubling that is prepared at a time: half a piece of the index.
+const PREPARED_SHARE: u64 = 16;
+/// Buckets from which on pages are prepared.
+const PREPARED_FROM: u64 = 1 << 15;
 /// A bucket is merged when there are fewer keys than this share of the fill factor, in percent.
 const MERGE_PERCENT: u64 = 35;
 
@@ -56,9 +62,7 @@ impl Store {
         let Some(plan) = self.shape().geometry.plan_split() else { return Ok(()) };
         let bucket_count = plan.upper.0 + 1;
         writer.extents.reserve_lines(LineWindow::Buckets, bucket_count)?;
-        if bucket_count.is_multiple_of(PREPARED_LINES) {
-            let start = bucket_count + PREPARED_LINES;
-            let lines = start..start + PREPARED_LINES;
+        if let Some(lines) = lines_to_prepare(bucket_count) {
             writer.extents.prepare_lines(LineWindow::Buckets, lines);
         }
         self.capture(writer, plan.lower);
@@ -106,5 +110,37 @@ impl Store {
                 Ok(()) => return writer.extents.give_back_lines(),
             }
         }
+    }
+}
+
+/// Returns which lines are to be prepared when a table has come to so many buckets, if any are: soon
+/// enough, and few at a time, since what is ahead of the table takes room in the file.
+fn lines_to_prepare(bucket_count: u64) -> Option<Range<u64>> {
+    let step_at = |count: u64| (1 << count.ilog2()) / PREPARED_SHARE;
+    let step = step_at(bucket_count.max(PREPARED_FROM)).min(PREPARED_LINES_MAX);
+    if bucket_count < PREPARED_FROM || bucket_count & (step - 1) != 0 {
+        return None;
+    }
+    let step_before = step_at(bucket_count - 1).min(PREPARED_LINES_MAX);
+    Some(bucket_count + step_before..bucket_count + 2 * step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::piece::{lines_of, piece_count_for};
+
+    #[test]
+    fn every_bucket_is_prepared_once_and_few_are_ahead_of_the_table() {
+        let mut end = None;
+        for bucket_count in 1..1_u64 << 21 {
+            let Some(lines) = lines_to_prepare(bucket_count) else { continue };
+            assert!(lines.start > bucket_count && lines.end > lines.start);
+            assert_eq!(lines.start, end.unwrap_or(lines.start), "none is left out");
+            end = Some(lines.end);
+            let reserved = lines_of(piece_count_for(lines.end));
+            assert!(reserved <= bucket_count + bucket_count / 4, "{reserved} of {bucket_count}");
+        }
+        assert!(end >= Some(1 << 21));
     }
 }

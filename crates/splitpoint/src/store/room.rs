@@ -48,15 +48,15 @@ impl Store {
 
     /// Frees at least one segment, if that can be done; returns whether.
     fn make_room(&self, writer: &mut Writer) -> bool {
-        let free_before = writer.extents.space().free_bytes();
+        let free_before = writer.extents.free_bytes();
         self.reuse_emptied(writer);
         if !self.region.storage().is_volatile() {
             // What is emptied now waits for the checkpoint after this one.
             writer.hurry_checkpoint();
-            return writer.extents.space().free_bytes() > free_before;
+            return writer.extents.free_bytes() > free_before;
         }
         let mut read_bytes = 0;
-        while writer.extents.space().free_bytes() <= free_before && read_bytes < ROOM_BYTES_MAX {
+        while writer.extents.free_bytes() <= free_before && read_bytes < ROOM_BYTES_MAX {
             // The lists of the grace periods move on by one look each.
             match self.compact(writer, SLICE_BYTES) {
                 Ok(0) | Err(_) => break,
@@ -67,7 +67,7 @@ impl Store {
         for _ in 0..LOOKS_AT_PINS {
             self.reuse_emptied(writer);
         }
-        writer.extents.space().free_bytes() > free_before
+        writer.extents.free_bytes() > free_before
     }
 
     /// Frees the emptied segments that nobody looks at any more.
@@ -144,11 +144,20 @@ impl Store {
     /// that the system does not take back. Without the lock meanwhile, and while `go_on` returns `true`,
     /// which is called before each range.
     pub(crate) fn cool_excess(&self, mut go_on: impl FnMut() -> bool) -> Result<()> {
+        if self.turns.is_some() {
+            return Ok(());
+        }
+        // What is freed from now on may lie where the round does not come any more.
+        self.lock()?.checkpoints.is_excess = false;
         let (mut end, mut uncooled_count) = (u64::MAX, 0);
-        while self.turns.is_none() && uncooled_count < UNCOOLED_MAX && go_on() {
+        while go_on() {
             let mut writer = self.lock()?;
-            writer.checkpoints.is_excess = false;
-            let Some(range) = writer.extents.take_excess(end) else { break };
+            let is_over = uncooled_count >= UNCOOLED_MAX;
+            let taken = if is_over { None } else { writer.extents.take_excess(end) };
+            let Some(range) = taken else {
+                writer.extents.leave_excess();
+                break;
+            };
             drop(writer);
             end = range.start;
             let cooled = self.region.storage().punch(range.start, range.end - range.start);
