@@ -463,17 +463,22 @@ impl Compaction {
         self.past.stamp
     }
 
-    /// Goes on to find out what no moment of another process needs, if something waits for that; the
-    /// arguments are those of [`PastMoments::step`]. Returns whether a step was taken.
+    /// Goes on to find out what no moment of another process needs, if something waits for that, and not only
+    /// for the oldest moment, `held_since`. The other arguments are those of [`PastMoments::step`]. Returns
+    /// whether a step was taken.
     pub(crate) fn step_past_moments(
         &mut self,
         unpinned: u64,
         committed: u64,
+        held_since: Option<u64>,
         oldest: impl FnOnce() -> Option<u64>,
         ticket: impl FnOnce() -> u64,
     ) -> bool {
-        let is_awaited = self.waiting.front().is_some_and(|first| {
-            first.death.lsn >= self.past_moments.below() || first.round >= self.past_moments.over()
+        let below = self.past_moments.below();
+        let is_awaited = self.waiting.front().is_some_and(|first| match held_since {
+            // Another round would find the same moment.
+            Some(since) if first.death.lsn >= below && since <= below => false,
+            _ => first.death.lsn >= below || first.round >= self.past_moments.over(),
         });
         (is_awaited || !self.past_moments.is_at_rest())
             && self.past_moments.step(unpinned, committed, oldest, ticket)
@@ -706,7 +711,7 @@ mod tests {
     /// Finds out, in one round, that no moment of another process is open at the commit `committed`.
     fn look_at_moments(compaction: &mut Compaction, committed: u64) {
         for unpinned in 0..3 {
-            compaction.step_past_moments(unpinned, committed, || None, || unpinned);
+            compaction.step_past_moments(unpinned, committed, None, || None, || unpinned);
         }
     }
 
@@ -725,6 +730,24 @@ mod tests {
         assert!(!is_reusable(Moment { unpinned: 7, ..free }));
         assert!(!is_reusable(Moment { past_horizon: 2, ..free }));
         assert!(!is_reusable(Moment { past_moments: 100, ..free }));
+    }
+
+    #[test]
+    fn what_waits_for_the_oldest_moment_alone_is_looked_at_when_that_has_gone() {
+        let mut compaction = Compaction::new(0.78, 1);
+        let death = Death { lsn: 100, checkpoint: 0, ticket: 0, stamp: 0 };
+        compaction.retire(0..UNIT, false, death, 0);
+        let mut look = |unpinned, since: Option<u64>| {
+            let steps = (0..3).filter(|i| {
+                let ticket = unpinned + i;
+                compaction.step_past_moments(ticket, 200, since, || since, || ticket)
+            });
+            (steps.count(), compaction.past_moments())
+        };
+        assert_eq!(look(0, Some(40)), (3, 40), "nobody knew of the moment");
+        assert_eq!(look(10, Some(40)), (0, 40), "it is still there");
+        assert_eq!(look(20, Some(60)), (3, 60), "another one is the oldest");
+        assert_eq!(look(30, None), (3, 201));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::compaction::{Compaction, Moment, warm_bytes_max};
 use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::storage::failure::is_want_of_room;
-use crate::storage::reader_table::OtherReaders;
+use crate::storage::reader_table::{OtherReaders, PublishedMoment};
 use crate::testing::mutant::{self, Mutant};
 
 /// Looks at the pins after which what still waits is left.
@@ -86,7 +86,10 @@ impl Store {
         }
         let pins = &self.region.pins;
         compacting.state.note_past(self.horizons.past(), || pins.ticket());
-        let (unpinned, past_moments) = self.look_at_moments(&mut compacting.state, pins.poll());
+        let oldest = self.others.as_deref().and_then(OtherReaders::oldest_moment);
+        let held_since = oldest.map(|oldest| oldest.since);
+        let (unpinned, past_moments) =
+            self.look_at_moments(&mut compacting.state, pins.poll(), held_since);
         let past_horizon = compacting.state.past_horizon(unpinned);
         let moment = if self.region.storage().is_volatile() {
             Moment::in_memory(unpinned, past_horizon)
@@ -101,7 +104,7 @@ impl Store {
         };
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let segment_bytes = log.next_segment_bytes(&self.region);
-        let least_held = self.least_held();
+        let least_held = self.least_held(oldest.as_ref());
         if let Some(least_bytes) = least_held
             && compacting.state.is_much_waiting(least_bytes)
         {
@@ -157,8 +160,13 @@ impl Store {
 
     /// Looks at the moments of other processes, as far as the grace periods allow, and returns the ticket
     /// below which all of these are over, and the log sequence number below which no moment needs what was
-    /// emptied.
-    fn look_at_moments(&self, state: &mut Compaction, mut unpinned: u64) -> (u64, u64) {
+    /// emptied; `held_since` is the oldest of them.
+    fn look_at_moments(
+        &self,
+        state: &mut Compaction,
+        mut unpinned: u64,
+        held_since: Option<u64>,
+    ) -> (u64, u64) {
         let Some(others) = self.others.as_deref().filter(|others| others.may_look_back()) else {
             return (unpinned, u64::MAX);
         };
@@ -166,7 +174,7 @@ impl Store {
         let oldest = || others.oldest_moment().map(|oldest| oldest.since);
         let pins = &self.region.pins;
         for _ in 0..STEPS_PER_LOOK {
-            if !state.step_past_moments(unpinned, committed, oldest, || pins.ticket()) {
+            if !state.step_past_moments(unpinned, committed, held_since, oldest, || pins.ticket()) {
                 break;
             }
             unpinned = pins.poll();
@@ -174,10 +182,10 @@ impl Store {
         (unpinned, state.past_moments())
     }
 
-    /// Returns the least that one of those may hold back who look back; `None` if nobody does.
-    fn least_held(&self) -> Option<u64> {
+    /// Returns the least that one of those may hold back who look back, the oldest moment of another process
+    /// among them; `None` if nobody does.
+    fn least_held(&self, oldest: Option<&PublishedMoment>) -> Option<u64> {
         let own = self.horizons.is_any_open().then(|| self.pin_bytes_min());
-        let oldest = self.others.as_deref().and_then(OtherReaders::oldest_moment);
         own.into_iter().chain(oldest.map(|oldest| oldest.bytes_max)).min()
     }
 
