@@ -16,8 +16,9 @@ pub(crate) fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Returns the nanoseconds that this thread has been on a processor, 0 where the system does not say.
+/// Returns the nanoseconds that this thread has been on a processor.
 pub(crate) fn processor_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    // Not `schedstat`, which some systems bring up to date every 4 ms only.
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
