@@ -440,6 +440,24 @@ fn sync_changes_survive_a_power_loss_and_buffered_ones_need_not() {
 }
 
 #[test]
+fn a_transaction_is_as_durable_as_its_commit_asks_and_all_of_it_or_none() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new().durability(Durability::Buffered)).unwrap();
+        let mut tx = db.begin().unwrap();
+        tx.put("one", "1").unwrap();
+        tx.put("two", "2").unwrap();
+        tx.commit_with(durability).unwrap();
+        for seed in 0..20 {
+            let db = disk.lose_power(seed).open(&Options::new()).unwrap();
+            let found = ["one", "two"].map(|key| db.contains(key).unwrap());
+            assert_eq!(found[0], found[1], "{durability:?}, seed {seed}");
+            assert!(found[0] || durability == Durability::Buffered, "seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn close_makes_everything_durable_and_the_next_open_finds_it_closed() {
     for durability in [Durability::Buffered, Durability::Async, Durability::Sync] {
         let disk = SimDisk::new();
