@@ -738,7 +738,7 @@ mod tests {
         let death = Death { lsn: 100, checkpoint: 0, ticket: 0, stamp: 0 };
         compaction.retire(0..UNIT, false, death, 0);
         let mut look = |unpinned, since: Option<u64>| {
-            let steps = (0..3).filter(|i| {
+            let steps = (0..3_u64).filter(|i| {
                 let ticket = unpinned + i;
                 compaction.step_past_moments(ticket, 200, since, || since, || ticket)
             });
