@@ -172,7 +172,9 @@ impl Writer {
         let whole = segments.segments().filter(|found| match found.segment_use {
             SegmentUse::Emptied => false,
             SegmentUse::Compacted => !is_younger(found.sequence, head_sequence),
-            _ => !is_younger(found.sequence, tail_sequence),
+            SegmentUse::Log => !is_younger(found.sequence, tail_sequence),
+            // One of compacted records may be younger than the tail. Whatever it was, it had live records.
+            _ => true,
         });
         let alive = segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part);
         // A change that failed may have left one.
