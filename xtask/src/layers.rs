@@ -136,7 +136,8 @@ fn cargo(root: &Path, line: &str) -> Command {
     command(root, "cargo", &line.split(' ').collect::<Vec<_>>())
 }
 
-/// Every order of the steps of threads: the lookup against splits and merges.
+/// The orders of the steps of threads, with few preemptions: lookups beside splits and merges, pins beside
+/// reuse, what a snapshot looks back to.
 fn loom(root: &Path) -> Command {
     let mut command = cargo(root, "test -p splitpoint --profile loom --lib loom");
     // Other flags would build everything else again if they shared a directory.

@@ -969,7 +969,8 @@ impl Db {
     ///
     /// Waits for the writer's lock, and copies nothing. Beside a writer of another process, or by turns, it
     /// waits for nobody, or a second at most if a writer is stopped while it moves records, and reads the
-    /// list of all segments; by turns only if another handle had the last one.
+    /// list of all segments. By turns the handle that had the last turn mostly remembers them:
+    /// [`Snapshot`] says when.
     ///
     /// # Examples
     ///

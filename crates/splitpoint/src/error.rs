@@ -136,8 +136,8 @@ pub enum Error {
     /// A snapshot or a scan held back more space than it may, and was given up: take a new one.
     /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) sets the bound.
     ///
-    /// In a store that is changed by turns it may come early: a handle in its first turn does not know when
-    /// the segments were emptied that wait, and counts all of them as held back by every snapshot.
+    /// In a store that is changed by turns it may come early: a handle does not know when others emptied the
+    /// segments that wait since its own last turn, and counts all of these as held back by every snapshot.
     SnapshotTooOld {
         /// The bound in bytes.
         bytes_max: u64,

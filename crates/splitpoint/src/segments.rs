@@ -572,14 +572,14 @@ impl SegmentTable {
     }
 
     /// Returns the segments, in the order of the file: not those of big records, nor those smaller
-    /// than a unit.
+    /// than a unit. Ends whatever the entries say: others may change them meanwhile.
     pub(crate) fn segments(&self) -> impl Iterator<Item = TableSegment> + '_ {
         let end = self.unit_count() << self.unit_shift;
         let mut at = 0;
         std::iter::from_fn(move || {
             while at < end {
-                let found = self.segment_at(at);
-                at = found.map_or(at + (1 << self.unit_shift), |segment| segment.range().end);
+                let (found, next) = (self.segment_at(at), at + (1 << self.unit_shift));
+                at = found.map_or(next, |segment| segment.range().end.max(next));
                 if found.is_some() {
                     return found;
                 }
@@ -740,6 +740,17 @@ mod tests {
         let parts = [16_384..20_480, 24_576..32_768, 2 * UNIT..2 * UNIT + 20_480];
         assert!(table.parts().map(|part| part.0).eq(parts));
         assert!(table.segments().all(|segment| segment.live_bytes == 0));
+    }
+
+    #[test]
+    fn a_walk_over_entries_that_make_no_sense_ends() {
+        let word = |size: u64| size << USE_BITS | SegmentUse::Log as u64;
+        let parts = 0xffff << PARTS_SHIFT | 1 << FIRSTS_SHIFT;
+        // The last unit leads to the first one, which ends before it.
+        let words = [word(0), parts, 0, parts, 0, parts, word(2), parts];
+        let table = SegmentTable::of_words(UNIT, words.to_vec());
+        assert_eq!(table.segments().take(9).count(), 2);
+        assert_eq!(table.parts().count(), 4);
     }
 
     #[test]

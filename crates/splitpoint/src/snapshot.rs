@@ -28,8 +28,9 @@ use crate::value::Value;
 /// # Cost
 ///
 /// Taking one waits for the writer's lock; it copies nothing. Beside other processes it waits for nobody,
-/// or a second at most if a writer is stopped while it moves records, and
-/// reads the list of all segments; by turns only if another handle had the last one. A read looks at one more word in memory,
+/// or a second at most if a writer is stopped while it moves records, and reads the list of all segments. By
+/// turns the handle that had the last turn remembers them, unless a segment or a big value has begun or come
+/// free since, or another of its threads changes the store meanwhile. A read looks at one more word in memory,
 /// and at one record for each change of the key since. Each delete while it is open takes 50 to 100 bytes of
 /// memory until it, and every older scan, snapshot or backup, has ended.
 ///

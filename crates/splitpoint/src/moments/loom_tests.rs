@@ -1,5 +1,5 @@
-//! Every interleaving of a reader that looks back with a writer that empties a segment and uses its space
-//! again, by loom. The pins are the real ones, counted in one table as if both were of one process.
+//! The interleavings, with up to three preemptions, of a reader that looks back with a writer that empties a
+//! segment and uses its space again, by loom. The pins are the real ones, counted in one table as if both were of one process.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p splitpoint --profile loom --lib loom_moments

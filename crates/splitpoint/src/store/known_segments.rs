@@ -6,13 +6,15 @@
 //! not look:
 //!
 //! ```text
-//! turn      ends: the list of before stays if the segment table has the same version; then the word
+//! turn      ends: the word; then the list of before stays if the segment table has the same version
 //! snapshot  pin; w = word of the turns, ended and own; the list of w, or made from the own table
 //!           load the commit; fence; if the word is not w: look at the file instead
 //! ```
 //!
 //! So a transaction that follows a change of the same handle costs the same however many segments there
-//! are. The list is made anew when the handle has begun or emptied a segment.
+//! are. The list is made anew when the handle has begun, emptied or ended a segment; each big record is one,
+//! and of those that are not dead the header is read. A handle looks at the file, too, while its writer is
+//! locked, and before its first change of a file that has no segment table.
 //!
 //! # Why it is right
 //!
@@ -37,6 +39,8 @@ use crate::format::SegmentHeader;
 use crate::live::CommitState;
 use crate::log::runs::{Runs, run_at};
 use crate::storage::reader_table::TurnWord;
+use crate::testing::meanwhile::{self, Point};
+use crate::testing::mutant::{self, Mutant};
 
 /// The segments with records at the end of a turn.
 #[derive(Debug)]
@@ -103,15 +107,17 @@ impl Store {
         let turns = self.turns.as_deref()?;
         let word = self.others.as_deref()?.turn().ok().filter(|word| word.has_ended())?;
         let segments = turns.known_segments(word).or_else(|| self.learn_segments(turns, word))?;
+        meanwhile::at(Point::ListKnown);
         self.note_commit(looking);
         let places = PlacesThen::of_commit(segments, &looking.state)?;
-        (looking.state.tail_segment != 0 && self.is_last_turn(word)).then_some(places)
+        self.is_last_turn(word).then_some(places)
     }
 
     /// Returns whether nobody had begun a turn since that of `word` when the caller has read what it has.
     fn is_last_turn(&self, word: TurnWord) -> bool {
         fence(Ordering::Acquire);
         self.others.as_ref().is_some_and(|others| others.turn().is_ok_and(|last| last == word))
+            || mutant::is_made(Mutant::CountsListsAnyway)
     }
 
     /// Makes the list of the segments with records from the own table, if the last turn was that of `word`.
@@ -123,10 +129,11 @@ impl Store {
         }
         let version = writer.extents.segments()?.version();
         let segments = writer.segments_of_commit(&self.region.live().committed())?;
+        meanwhile::at(Point::ListMade);
         if !self.is_last_turn(word) {
             return None;
         }
-        turns.set_known_segments(word, KnownSegments { version, segments: segments.clone() });
+        turns.set_known_segments(KnownSegments { version, segments: segments.clone() });
         Some(segments)
     }
 }
@@ -149,6 +156,8 @@ mod tests {
 
     use crate::db::Db;
     use crate::options::{Options, Sharing};
+    use crate::segments::{SegmentUse, TableSegment};
+    use crate::testing::meanwhile::{self, Point};
     use crate::testing::mutant::{self, Mutant};
 
     fn open(path: &Path) -> Db {
@@ -224,6 +233,67 @@ mod tests {
         change(&db, &other);
         let snapshot = db.snapshot().expect("nothing fails");
         snapshot.get("big").is_ok_and(|value| value.is_some())
+    }
+
+    #[test]
+    fn a_damaged_segment_of_compacted_records_that_is_younger_than_the_tail_is_in_the_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir.path().join("a"));
+        let damage_one = || {
+            let mut writer = db.store().lock_out_others().expect("nothing fails");
+            let (tail, head) = (writer.state.tail_segment, writer.state.head_segment);
+            let segments = writer.extents.segments_mut()?;
+            let tail_sequence = segments.segment_at(tail)?.sequence;
+            let is_wanted = |found: &TableSegment| {
+                let is_compacted = found.segment_use == SegmentUse::Compacted;
+                is_compacted && found.sequence > tail_sequence && found.offset != head
+            };
+            let offset = segments.segments().find(is_wanted)?.offset;
+            segments.set_use(offset, SegmentUse::Damaged);
+            Some(offset)
+        };
+        let damaged = (0..20_000_u32).find_map(|i| {
+            // Not in turn, so that segments that are emptied have live records.
+            let key = i.wrapping_mul(0x9e37_79b1) >> 20;
+            db.put((key % 300).to_le_bytes(), [7; 150]).expect("nothing fails");
+            damage_one()
+        });
+        assert!(damaged.is_some(), "compaction has begun two segments in the time of one tail");
+        assert_eq!(is_list_right(&db), Some(true));
+    }
+
+    /// Has another handle store a big record at a point of the first snapshot after a change; returns whether
+    /// the snapshot has it, and whether the list is remembered.
+    fn looks_beside(point: Point) -> (bool, bool) {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a");
+        let (db, other) = (open(&path), open(&path));
+        db.put("small", "value").expect("nothing fails");
+        let mut is_stored = false;
+        let change = move |at| {
+            if at == point && !std::mem::replace(&mut is_stored, true) {
+                other.put("big", [7; 9_000]).expect("nothing fails");
+            }
+        };
+        let snapshot = meanwhile::with(change, || db.snapshot().expect("nothing fails"));
+        let is_found = snapshot.get("big").expect("nothing fails").is_some();
+        let word = db.store().writer.lock().expect("nobody panicked").turn.word;
+        let turns = db.store().turns.as_deref().expect("it takes turns");
+        (is_found, turns.known_segments(word).is_some())
+    }
+
+    #[test]
+    fn a_list_does_not_count_if_another_handle_has_a_turn_before_the_commit_is_loaded() {
+        let finds = || looks_beside(Point::ListKnown).0;
+        assert!(finds());
+        assert!(!mutant::with(Mutant::CountsListsAnyway, finds));
+    }
+
+    #[test]
+    fn a_list_is_not_remembered_if_another_handle_has_a_turn_while_it_is_made() {
+        let look = || looks_beside(Point::ListMade);
+        assert_eq!(look(), (true, false));
+        assert!(mutant::with(Mutant::CountsListsAnyway, look).1);
     }
 
     #[test]

@@ -22,6 +22,8 @@ use crate::piece::piece_of;
 use crate::region::{Extents, Region, read_superblock};
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, between};
+use crate::testing::meanwhile::{self, Point};
+use crate::testing::mutant::{self, Mutant};
 
 /// How often the segments of a file are looked at that another process changes.
 const LOOKS: u32 = 1000;
@@ -33,7 +35,9 @@ impl Store {
     /// pin.
     ///
     /// The segments are looked at before the commit and after it. What is in one of them at the commit was
-    /// in it at the first look too, unless a segment has begun in between: then the looks are begun anew.
+    /// in it at the first look too, unless a segment has begun in between: then the looks are begun anew. The
+    /// second look finds one that is dead again, too: its space is not used again while the caller has its
+    /// pin. And one that has made the file longer.
     pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<u64> {
         let region = &self.region;
         let mut last_error =
@@ -41,23 +45,23 @@ impl Store {
         for _ in 0..LOOKS {
             let found = self.look_at_segments(writer).and_then(|()| {
                 let since = writer.log.position().lsn;
-                let before = writer.extents.segments().map(places).unwrap_or_default();
-                let extents = std::mem::replace(&mut writer.extents, Extents::of(region));
+                let before = Places::of(writer.extents.segments());
+                meanwhile::at(Point::SegmentsLookedAt);
                 self.note_commit(writer);
+                meanwhile::at(Point::CommitLoaded);
+                // Not before the commit: what is behind the end that the list of free space has is none.
                 self.see_size()?;
+                let extents = std::mem::replace(&mut writer.extents, Extents::of(region));
                 writer.find_segments()?;
-                let after = writer.extents.segments().map(places).unwrap_or_default();
+                let after = Places::of(writer.extents.segments());
                 writer.extents = extents;
-                let is_known = |offset| {
-                    offset == 0 || before.binary_search_by_key(&offset, |&(at, _)| at).is_ok()
-                };
-                let heads_are_known =
-                    is_known(writer.state.tail_segment) && is_known(writer.state.head_segment);
-                let all_are_known = after.iter().all(|place| before.binary_search(place).is_ok());
-                if heads_are_known && all_are_known {
+                let heads = [writer.state.tail_segment, writer.state.head_segment];
+                let are_known =
+                    heads.iter().all(|&head| head == 0 || before.has(head)) && before.have(&after);
+                if are_known {
                     writer.forget_younger()?;
                 }
-                Ok((heads_are_known && all_are_known).then_some(since))
+                Ok(are_known.then_some(since))
             });
             match found {
                 Ok(Some(since)) => return Ok(since),
@@ -143,17 +147,52 @@ pub(crate) fn committed_position(
     (position, state)
 }
 
-/// Returns where the segments of a table are that have records, and which they are, in the order of the
-/// file.
-fn places(segments: &SegmentTable) -> Vec<(u64, u64)> {
-    let followed = segments.segments().filter(|one| one.segment_use != SegmentUse::Emptied);
-    // Another record may get the place of one that is dead.
-    let alive = segments.parts().filter(|&(_, is_dead)| !is_dead);
-    let parts = alive.map(|(part, _)| (part.start, part.end));
-    let mut places: Vec<(u64, u64)> =
-        followed.map(|one| (one.offset, u64::from(one.sequence))).chain(parts).collect();
-    places.sort_unstable();
-    places
+/// Where a segment is, and which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    offset: u64,
+    /// The end of a part, the sequence number of any other.
+    name: u64,
+    /// Whether it was emptied, or its record is dead.
+    is_gone: bool,
+}
+
+/// The places of all segments of a table, in the order of the file.
+#[derive(Debug)]
+struct Places(Vec<Place>);
+
+impl Places {
+    fn of(segments: Option<&SegmentTable>) -> Self {
+        let whole = segments.into_iter().flat_map(SegmentTable::segments).map(|found| Place {
+            offset: found.offset,
+            name: found.sequence.into(),
+            is_gone: found.segment_use == SegmentUse::Emptied,
+        });
+        let parts = segments.into_iter().flat_map(SegmentTable::parts);
+        let parts =
+            parts.map(|(part, is_gone)| Place { offset: part.start, name: part.end, is_gone });
+        let mut places: Vec<Place> = whole.chain(parts).collect();
+        places.sort_unstable();
+        Self(places)
+    }
+
+    /// Returns whether a segment with records begins at `offset`.
+    fn has(&self, offset: u64) -> bool {
+        let found = self.0.binary_search_by_key(&offset, |place| place.offset);
+        found.is_ok_and(|i| !self.0[i].is_gone)
+    }
+
+    /// Returns whether each of `later` was there. The place of a record that is dead may have another one by
+    /// then, which is not known, unless it is dead too: whoever reads the log finds it there.
+    fn have(&self, later: &Self) -> bool {
+        later.0.iter().all(|&place| {
+            let is_known = |place| self.0.binary_search(&place).is_ok();
+            let is_overlooked = place.is_gone && mutant::is_made(Mutant::OverlooksShortLived);
+            is_overlooked
+                || is_known(place)
+                || place.is_gone && is_known(Place { is_gone: false, ..place })
+        })
+    }
 }
 
 impl Writer {
@@ -172,7 +211,9 @@ impl Writer {
         let whole = segments.segments().filter(|found| match found.segment_use {
             SegmentUse::Emptied => false,
             SegmentUse::Compacted => !is_younger(found.sequence, head_sequence),
-            _ => !is_younger(found.sequence, tail_sequence),
+            SegmentUse::Log => !is_younger(found.sequence, tail_sequence),
+            // One of compacted records may be younger than the tail. Whatever it was, it had live records.
+            _ => true,
         });
         let alive = segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part);
         // A change that failed may have left one.
@@ -409,16 +450,113 @@ fn assume_mean(table: &mut SegmentTable, segments: &[Segment], state: &CommitSta
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    #[cfg(all(target_os = "linux", not(miri)))]
+    use crate::{
+        batch::Batch,
+        options::{Options, Sharing},
+    };
 
-    /// The writer may give the place to another record between two looks, which would then count as
-    /// known.
-    #[test]
-    fn a_big_record_that_is_dead_has_no_place() {
-        let mut table = SegmentTable::new(1 << 16);
+    const UNIT: u64 = 1 << 16;
+
+    fn table() -> SegmentTable {
+        let mut table = SegmentTable::new(UNIT);
+        table.begin(2 * UNIT..3 * UNIT, SegmentUse::Compacted, 7);
         table.begin_big(4096..8192);
-        table.begin_big(8192..1 << 16);
-        assert_eq!(places(&table), [(4096, 8192), (8192, 1 << 16)]);
+        table.begin_big(8192..UNIT);
+        table
+    }
+
+    /// Returns whether every segment is known after `change` to a table that was looked at.
+    fn are_known(change: impl Fn(&mut SegmentTable)) -> bool {
+        let mut table = table();
         table.bury_big(4096);
-        assert_eq!(places(&table), [(8192, 1 << 16)]);
+        let before = Places::of(Some(&table));
+        change(&mut table);
+        before.have(&Places::of(Some(&table)))
+    }
+
+    #[test]
+    fn what_began_between_two_looks_is_not_known_even_if_it_is_dead_again() {
+        assert!(are_known(|_| {}));
+        assert!(are_known(|table| drop(table.bury_big(8192))));
+        assert!(are_known(|table| drop(table.end_big(4096))));
+        assert!(are_known(|table| table.set_use(2 * UNIT, SegmentUse::Emptied)));
+        let begin_big = |table: &mut SegmentTable| table.begin_big(UNIT..2 * UNIT);
+        assert!(!are_known(begin_big));
+        assert!(!are_known(|table| {
+            begin_big(table);
+            table.bury_big(UNIT);
+        }));
+        let begin = |table: &mut SegmentTable| table.begin(UNIT..2 * UNIT, SegmentUse::Log, 8);
+        assert!(!are_known(begin));
+        assert!(!are_known(|table| {
+            begin(table);
+            table.set_use(UNIT, SegmentUse::Emptied);
+        }));
+    }
+
+    #[test]
+    fn a_record_in_the_place_of_one_that_is_dead_is_known_only_if_it_is_dead_too() {
+        let reuse = |table: &mut SegmentTable| {
+            table.end_big(4096);
+            table.begin_big(4096..8192);
+        };
+        assert!(!are_known(reuse));
+        assert!(are_known(|table| {
+            reuse(table);
+            table.bury_big(4096);
+        }));
+    }
+
+    /// Returns what a snapshot beside another handle has, with a count of 1, of a key that had `old`: a batch
+    /// stores a big record there and that count after the first look at the segments, and the record is dead at
+    /// the second one if `dies`.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn get_beside_batch(dies: bool) -> Vec<u8> {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let options = Options::new().sharing(Sharing::Shared).live_share(0.9);
+        let options = options.checkpoint_bytes_min(64 << 10);
+        let open = || options.open(dir.path().join("a")).expect("nothing fails");
+        let (db, other) = (open(), open());
+        let put = |i: u32| other.put((i % 100).to_le_bytes(), [7; 1000]).expect("nothing fails");
+        (0..4_000).for_each(put);
+        assert!(db.store().region.live().segment_table().is_some(), "the dead are marked there");
+        other.apply(&Batch::new().put("big", "old").put("count", "0")).expect("nothing fails");
+        let mut next = vec![Point::CommitLoaded, Point::SegmentsLookedAt];
+        let change = move |point| {
+            if next.pop_if(|next| *next == point).is_none() {
+                return;
+            }
+            let changes = Batch::new().put("big", [7; 300_000]).put("count", "1");
+            match point {
+                Point::SegmentsLookedAt => other.apply(&changes).expect("nothing fails"),
+                _ if dies => other.put("big", "small").expect("nothing fails"),
+                _ => {}
+            }
+        };
+        let snapshot = meanwhile::with(change, || db.snapshot().expect("nothing fails"));
+        let get = |key: &str| snapshot.get(key).expect("nothing fails").expect("it is there");
+        assert_eq!(get("count"), "1");
+        get("big").to_vec()
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_snapshot_has_a_big_record_that_another_handle_stores_while_it_is_taken() {
+        // It makes the file longer.
+        assert_eq!(get_beside_batch(false).len(), 300_000);
+        assert_eq!(get_beside_batch(true), b"small");
+        let overlooked = mutant::with(Mutant::OverlooksShortLived, || get_beside_batch(true));
+        assert_eq!(overlooked, b"old");
+    }
+
+    #[test]
+    fn a_head_is_in_a_segment_with_records() {
+        let mut table = table();
+        assert!([4096, 8192, 2 * UNIT].iter().all(|&head| Places::of(Some(&table)).has(head)));
+        table.bury_big(4096);
+        table.set_use(2 * UNIT, SegmentUse::Emptied);
+        let places = Places::of(Some(&table));
+        assert!([0, 4096, UNIT, 2 * UNIT].iter().all(|&head| !places.has(head)));
     }
 }

@@ -144,12 +144,10 @@ impl Turns {
         own.segments.as_ref().filter(|_| is_last).map(KnownSegments::segments)
     }
 
-    /// Remembers the segments with records at the end of the turn of `word`.
-    pub(super) fn set_known_segments(&self, word: TurnWord, segments: KnownSegments) {
-        let mut own = self.own();
-        if own.word == word {
-            own.segments = Some(segments);
-        }
+    /// Remembers the segments with records at the end of the last turn of this handle. The caller has the lock
+    /// of the writer.
+    pub(super) fn set_known_segments(&self, segments: KnownSegments) {
+        self.own().segments = Some(segments);
     }
 
     /// Notes that a function panics which was told of a wait: whoever finds the lock of the writer poisoned
@@ -328,9 +326,8 @@ impl Store {
                 let number_in_all = writer.turn.number_in_all;
                 let turn = Turn { number_in_row: 1, number_in_all, ..turn };
                 writer.turn = Turn { is_held: true, is_prepared: true, ..turn };
-                let mut own = turns.own();
-                own.taken_over_count += 1;
-                own.segments = None;
+                // The list of segments goes with the end of the turn: the table is another one.
+                turns.own().taken_over_count += 1;
             }
             // Whoever comes next finds what this one has found.
             Err(_) => self.set_turn_word(found)?,

@@ -97,6 +97,10 @@ pub(crate) enum Mutant {
     TrustsGlances,
     /// A snapshot takes the segments of the handle's last turn for those of now.
     TrustsKnownSegments,
+    /// A list of segments counts although another handle has had a turn meanwhile.
+    CountsListsAnyway,
+    /// A look at the segments overlooks one that began since the first look and is dead again.
+    OverlooksShortLived,
     /// Turns of one handle leave the same word.
     RepeatsTurnWord,
     /// A file is cut although others may look at its end without a pin.

@@ -1,0 +1,50 @@
+//! What happens meanwhile: a test can have another handle change the file at a point of a call, as another
+//! process might right there. In any other build the points are empty calls, and nothing is left of them.
+
+/// A point of a call at which another process may change the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// The segments were looked at once; the commit is not loaded.
+    SegmentsLookedAt,
+    /// The commit is loaded; the segments were not looked at again.
+    CommitLoaded,
+    /// A handle has made a list of segments from its own table, and does not remember it yet.
+    ListMade,
+    /// A handle has the list of its own last turn; the commit is not loaded.
+    ListKnown,
+}
+
+/// Lets happen what a test has asked for.
+#[cfg(not(all(test, target_os = "linux", not(loom), not(miri))))]
+#[inline(always)]
+pub(crate) fn at(_: Point) {}
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+pub(crate) use switch::{at, with};
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod switch {
+    use std::cell::RefCell;
+
+    use super::Point;
+
+    type Change = Box<dyn FnMut(Point)>;
+
+    thread_local! {
+        static CHANGE: RefCell<Option<Change>> = const { RefCell::new(None) };
+    }
+
+    pub(crate) fn at(point: Point) {
+        // What the change itself calls is not interrupted.
+        let Some(mut change) = CHANGE.take() else { return };
+        change(point);
+        CHANGE.set(Some(change));
+    }
+
+    /// Runs `what` on this thread, and `change` at each point that it comes to.
+    pub(crate) fn with<T>(change: impl FnMut(Point) + 'static, what: impl FnOnce() -> T) -> T {
+        CHANGE.set(Some(Box::new(change)));
+        let result = what();
+        CHANGE.set(None);
+        result
+    }
+}
