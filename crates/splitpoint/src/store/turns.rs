@@ -339,11 +339,12 @@ impl Store {
         new.pace.go_on_from(written);
         self.group.note_durable(self.region.live().durable_lsn().min(written.lsn));
         new.log.keep_mapping(&mut writer.log);
-        new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
         if let Some(live_share) = turns.options.live_share {
             new.begin_compaction(self, live_share, &turns.options);
             new.go_on_compacting(writer);
         }
+        // One that compacts makes them closer together.
+        new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
         *writer = new;
         Ok(())
     }
@@ -626,6 +627,37 @@ impl Default for Turn {
             since: None,
             number_in_row: 0,
             number_in_all: 0,
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use crate::SimDisk;
+    use crate::options::{Durability, Options, Sharing};
+
+    const MIB: u64 = 1 << 20;
+
+    /// On a simulated machine each change takes over from another handle.
+    #[test]
+    fn whoever_takes_over_a_compacted_store_makes_checkpoints_closer_together() {
+        let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+        let db = SimDisk::new().open(&options.checkpoint_bytes_min(9 * MIB)).unwrap();
+        let mut changes = 0_u8;
+        // The first one comes after 9 MiB of the log, and lets the store be compacted.
+        while db.stats().unwrap().checkpoint.is_none() {
+            db.put([changes % 8], vec![changes; 64 << 10]).unwrap();
+            changes += 1;
+            db.sync().unwrap();
+        }
+        assert!(db.store().lock().unwrap().superblock.is_compacted);
+        for _ in 0..160 {
+            db.put([changes % 8], vec![changes; 64 << 10]).unwrap();
+            changes += 1;
+            db.sync().unwrap();
+            let stats = db.stats().unwrap();
+            let since = stats.log_bytes - stats.checkpoint.unwrap().log_bytes;
+            assert!(since < 5 * MIB, "{since} bytes of the log, not 4 MiB");
         }
     }
 }
