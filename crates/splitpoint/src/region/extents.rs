@@ -49,6 +49,8 @@ pub(crate) struct Extents {
     is_cooled_by_thread: bool,
     /// Whether what was allocated last had its pages, and blocks with the bytes of its last use.
     is_taken_warm: bool,
+    /// Where the segment table is that is mapped, or was in an earlier turn, and its words.
+    mapped: Option<(Extent, WordMap)>,
     pub(super) reserve: Reserve,
 }
 
@@ -134,6 +136,7 @@ impl Extents {
             warm_bytes_max: None,
             is_cooled_by_thread: false,
             is_taken_warm: false,
+            mapped: None,
             reserve: Reserve::default(),
         }
     }
@@ -181,15 +184,23 @@ impl Extents {
         }
         let file_bytes = self.space.end() * GRANULE_BYTES;
         let mut table = if may_write {
-            SegmentTable::of_map(unit_bytes, map_words(&region, offset, bytes)?)
+            let map = match self.mapped.take() {
+                Some((place, map)) if place == extent => map,
+                _ => map_words(&region, offset, bytes)?,
+            };
+            self.mapped = Some((extent, map.clone()));
+            SegmentTable::of_map(unit_bytes, map)
         } else {
             let content = region.storage().read(offset, bytes);
             let words = content[SegmentHeader::BYTES as usize..].chunks_exact(8);
             SegmentTable::of_words(unit_bytes, words.map(|word| u64_at(word, 0)).collect())
         };
-        let (what, found) = ("segment table checksum", table.crc().into());
-        if superblock.is_clean && live.table_crc() != found {
-            return Err(Error::Corrupt { what, offset, expected: live.table_crc(), found });
+        if superblock.is_clean {
+            let (expected, found) = (live.table_crc(), table.crc().into());
+            if expected != found {
+                let what = "segment table checksum";
+                return Err(Error::Corrupt { what, offset, expected, found });
+            }
         }
         if !table.has_room(file_bytes) {
             let what = "size of the segment table";
@@ -199,6 +210,12 @@ impl Extents {
         self.segments = Some(table);
         self.free_the_rest();
         Ok(true)
+    }
+
+    /// Keeps the mapping of the segment table that this handle had in an earlier turn, in case that the table
+    /// is still there.
+    pub(crate) fn keep_mapping(&mut self, before: &Self) {
+        self.mapped.clone_from(&before.mapped);
     }
 
     /// Makes everything free that has no use: what a killed process has left, and what the list of
@@ -272,10 +289,11 @@ impl Extents {
                 return Err(error);
             }
         };
+        let place = Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES };
+        self.mapped = Some((place, map.clone()));
         self.segments = self.segments.take().map(|segments| segments.moved_to(map));
         let before = live.segment_table();
-        let (granule, count) = (offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
-        live.set_segment_table(Some(Extent { granule, count }));
+        live.set_segment_table(Some(place));
         live.note_table_changed();
         if let Some(Extent { granule, count }) = before {
             self.release(granule * GRANULE_BYTES, count * GRANULE_BYTES);
