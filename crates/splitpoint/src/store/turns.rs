@@ -48,7 +48,7 @@ use crate::storage::Room;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
-use crate::storage::reader_table::TurnWord;
+use crate::storage::reader_table::{TurnWord, write_left, write_turn};
 use crate::testing::mutant::{self, Mutant};
 
 /// How often the list of what is not durable is made anew while others sync.
@@ -317,7 +317,9 @@ impl Store {
     fn set_turn_word(&self, word: TurnWord) -> Result<()> {
         match &self.others {
             Some(others) => others.set_turn(word).map_err(|source| self.table_error(source)),
-            None => Ok(()),
+            None => {
+                write_turn(self.region.storage(), word).map_err(|source| self.table_error(source))
+            }
         }
     }
 
@@ -583,6 +585,24 @@ impl Store {
         };
         if is_changed && is_promised {
             self.sync()?;
+        }
+        self.note_left()
+    }
+
+    /// Notes for the next one who opens the file that this handle was closed in order, if it had the last
+    /// turn. An error of the device that nobody else may ask for any more is noted in the file.
+    fn note_left(&self) -> Result<()> {
+        let turn = self.lock()?.turn.word;
+        if self.region.storage().has_write_back_error() {
+            if self.region.claim_live().is_ok() {
+                self.region.live().set_sync_failed();
+            }
+            return Ok(());
+        }
+        match &self.others {
+            Some(others) => others.note_left(turn),
+            // The machine has stopped, or the handle had no turn: nobody is told.
+            None => drop(write_left(self.region.storage(), turn)),
         }
         Ok(())
     }

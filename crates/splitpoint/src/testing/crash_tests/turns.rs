@@ -56,6 +56,14 @@ fn every_crash_point_of_compaction_by_turns_leaves_a_prefix_with_everything_sync
 }
 
 #[test]
+fn a_handle_that_is_taken_for_one_that_was_closed_in_order_is_found_when_it_was_killed() {
+    let ops = ops_of(large::program());
+    let found =
+        with(Mutant::TrustsLastTurns, || sweep(large::checkpointing(1.0), &ops, Depth::QUICK));
+    println!("{}", found.expect_err("it goes on with half a split"));
+}
+
+#[test]
 fn a_sync_by_turns_that_leaves_out_what_others_wrote_is_found_by_power_loss() {
     for mutant in [Mutant::SyncsTailAlone, Mutant::SyncsWithoutCopies] {
         let ops = compacting();
