@@ -522,6 +522,25 @@ impl Extents {
         bytes_cooled
     }
 
+    /// Gives the blocks of up to `count_max` free ranges back to the file system, from a granule on; returns
+    /// their bytes, and the granule with which to go on. Others may have freed them.
+    pub(crate) fn punch_free(&mut self, from: u64, count_max: usize) -> (u64, Option<u64>) {
+        let is_large = |extent: &Extent| extent.count * GRANULE_BYTES >= PUNCH_BYTES_MIN;
+        let free = self.space.unreserved().filter(|extent| extent.granule >= from);
+        let mut large: Vec<Extent> =
+            free.filter_map(|&extent| self.punchable(extent)).filter(is_large).collect();
+        large.sort_unstable_by_key(|extent| extent.granule);
+        let mut bytes_punched = 0;
+        for &Extent { granule, count } in large.iter().take(count_max) {
+            let (offset, bytes) = (granule * GRANULE_BYTES, count * GRANULE_BYTES);
+            self.warm.remove(granule..granule + count);
+            if self.region.storage().punch(offset, bytes).is_ok() {
+                bytes_punched += bytes;
+            }
+        }
+        (bytes_punched, large.get(count_max).map(|extent| extent.granule))
+    }
+
     /// Returns whether what was allocated last has the bytes of its last use, in pages of the cache.
     pub(crate) fn is_taken_warm(&self) -> bool {
         self.is_taken_warm

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use super::lease::Keeper;
 use super::{Mark, Store, Writer, in_fork};
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{Error, Result};
 use crate::format::{GRANULE_BYTES, SegmentHeader};
 use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
 use crate::log::record::RecordKind;
@@ -214,18 +214,6 @@ impl Store {
     /// Returns whether the handle changes the file by turns.
     pub(crate) fn takes_turns(&self) -> bool {
         self.turns.is_some()
-    }
-
-    /// Refuses what a handle that takes turns cannot do.
-    pub(crate) fn refuse_by_turns(&self, what: &str) -> Result<()> {
-        if self.turns.is_none() {
-            return Ok(());
-        }
-        Err(Error::Unsupported {
-            path: self.region.storage().path().to_path_buf(),
-            feature: Unsupported::Other,
-            reason: format!("{what} of a file that is changed by turns; open it for one writer"),
-        })
     }
 
     /// Takes the place of the writer, and learns what others have done since the last turn.

@@ -14,13 +14,12 @@ pub(super) fn by_turns(options: Options) -> Options {
 pub(super) fn ops_of(program: Vec<Op>) -> Vec<Op> {
     let ops = program.into_iter().flat_map(|op| match op {
         Op::WhileHeld(_, ops) | Op::WhileSnapshot(ops) => ops_of(ops),
-        Op::Maintain(_) => vec![Op::Sync],
         op => vec![op],
     });
     ops.collect()
 }
 
-/// Overwrites twice as often as the program of compaction: there is no other way to ask for it.
+/// Overwrites twice as often as the program of compaction.
 fn compacting() -> Vec<Op> {
     let ops = ops_of(compact::program());
     ops.iter().chain(&ops).cloned().collect()
