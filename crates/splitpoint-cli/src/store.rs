@@ -84,6 +84,11 @@ impl Opened {
         any.downcast_ref()
     }
 
+    /// Returns whether others may change the table by turns meanwhile.
+    pub(crate) fn is_by_turns(&self) -> bool {
+        self.is_by_turns
+    }
+
     /// Returns the table as a store, if it is one.
     pub(crate) fn as_store(&self) -> Option<&Db> {
         self.downcast()

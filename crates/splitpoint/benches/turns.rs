@@ -7,7 +7,8 @@
 //! First one process: puts of a handle of the default kind, and of one that takes turns. Then `--writers`
 //! processes (4) for `--seconds` (3) on one file: changes of one pair, and turns of 64 pairs (`put_many`).
 //! For each kind the changes a second of all together, and how long one call took at worst, and all but
-//! one in 1,000. The other processes are this program, started again.
+//! one in 1,000. The other processes are this program, started again. At last two handles of one process
+//! that change a pair one after the other, so that each change takes over from the other handle.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its measurements")]
 
@@ -59,6 +60,24 @@ fn work(path: &Path, sharing: Sharing, many: u32, time: Duration, seed: u32) -> 
     }
     db.close()?;
     Ok(Done { changes, calls_ns })
+}
+
+/// Changes a pair through each of two handles in turn.
+fn take_over(path: &Path, sharing: Sharing, time: Duration) -> Run<Done> {
+    let handles = [options(sharing).open(path)?, options(sharing).open(path)?];
+    // As many segments as after some work.
+    for i in 0..20 * KEYS {
+        handles[0].put((i % KEYS).to_le_bytes(), [7; 40])?;
+    }
+    let (mut calls_ns, begun) = (Vec::new(), Instant::now());
+    let mut now = begun;
+    while now.duration_since(begun) < time {
+        let changes = calls_ns.len();
+        handles[changes % 2].put((changes as u32 % KEYS).to_le_bytes(), [7; 40])?;
+        let then = std::mem::replace(&mut now, Instant::now());
+        calls_ns.push(now.duration_since(then).as_nanos() as u64);
+    }
+    Ok(Done { changes: calls_ns.len() as u64, calls_ns })
 }
 
 fn child(job: &str) -> Run {
@@ -145,6 +164,12 @@ fn main() -> Run {
             report(&name, together(&path, sharing, many, writers, time)?);
             std::fs::remove_file(&path)?;
         }
+    }
+    for sharing in [Sharing::Shared, Sharing::PerCall] {
+        let done = take_over(&path, sharing, time)?;
+        let (worst, most) = worst(&done.calls_ns);
+        report(&format!("take-overs, {sharing:?}"), [done.changes, worst, most]);
+        std::fs::remove_file(&path)?;
     }
     Ok(())
 }

@@ -127,8 +127,10 @@ impl<S: Send + 'static> Worker<S> {
             return;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.shared.change(stop);
+        // Whoever waits for the thread has seen to it that there is one.
+        stop(&mut self.shared.lock());
         if let Some(thread) = thread {
+            self.shared.wake();
             while let Some(wake) = wake.filter(|_| !thread.is_finished()) {
                 wake();
                 std::thread::sleep(Duration::from_micros(50));

@@ -24,7 +24,7 @@
 //!
 //! Cost and benefit of cleaning a segment: Rosenblum and Ousterhout 1992.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use crate::moments::PastMoments;
@@ -120,7 +120,7 @@ struct Emptied {
     segment: Range<u64>,
     is_big: bool,
     death: Death,
-    /// Number of the segment that its space was, to know it again; 0 if nobody needs to.
+    /// Low half of the number of the segment that its space was, to know it again; 0 if nobody needs to.
     sequence: u64,
     /// How many rounds of looks at the moments of other processes had begun.
     round: u64,
@@ -409,12 +409,15 @@ impl Compaction {
     /// and is still the same, died when it says so, if that is earlier.
     pub(crate) fn redate(&mut self, before: &Self) {
         let known = before.waiting.iter().filter(|one| one.sequence != 0);
-        let deaths: HashMap<(Range<u64>, u64), u64> =
-            known.map(|one| ((one.segment.clone(), one.sequence), one.death.lsn)).collect();
+        let mut deaths: Vec<_> = known
+            .map(|one| (one.segment.start, one.segment.end, one.sequence, one.death.lsn))
+            .collect();
+        deaths.sort_unstable();
         let mut waiting = Vec::from(std::mem::take(&mut self.waiting));
         for Emptied { segment, death, sequence, .. } in &mut waiting {
-            let earlier = deaths.get(&(segment.clone(), *sequence));
-            death.lsn = earlier.map_or(death.lsn, |&lsn| lsn.min(death.lsn));
+            let key = (segment.start, segment.end, *sequence);
+            let earlier = deaths.binary_search_by_key(&key, |one| (one.0, one.1, one.2));
+            death.lsn = earlier.map_or(death.lsn, |found| deaths[found].3.min(death.lsn));
         }
         waiting.sort_by_key(|emptied| emptied.death.lsn);
         self.waiting = waiting.into();

@@ -1300,6 +1300,11 @@ impl Db {
     /// the last one ends the file. Free space becomes holes of the file; a [`close`](Self::close)
     /// shortens it.
     ///
+    /// A handle that takes turns does so in turns of a few megabytes, beside the changes of others, and
+    /// frees what was emptied when nothing is left to compact. It moves nothing but records, and no close
+    /// shortens the file: its free space becomes holes, of which [`Maintenance::returned_bytes`] counts
+    /// those that were there as well.
+    ///
     /// # Errors
     ///
     /// - [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) on a handle opened for reading only.

@@ -43,6 +43,7 @@ use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, LogPosition};
+use crate::log::scan::{LogWalk, Trust};
 use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress, Sharing};
 use crate::region::{Extents, Region, read_superblock, unknown_features};
 use crate::stats::Recovery;
@@ -54,7 +55,7 @@ use crate::storage::mapped::Mapped;
 use crate::storage::open::{
     Locked, claim_to_read, open_and_lock, remove_new, share, sync_directory,
 };
-use crate::storage::reader_table::{TurnWord, note_writer};
+use crate::storage::reader_table::LastWriter;
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 
@@ -155,13 +156,6 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
         return Err(unknown_features(storage.path()));
     }
     let hash = resolve_hash(&superblock, options)?;
-    // It is a store, and about to be changed.
-    let last_turn = if options.access == Access::ReadWrite {
-        let noted = note_writer(&*storage);
-        noted.map_err(|source| io_error("write to", storage.path(), source))?
-    } else {
-        TurnWord::NONE
-    };
     let log = Appender::new(
         random_u64(&*storage)?,
         superblock.segment_bytes_min.into(),
@@ -176,41 +170,29 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
         on_recovery: options.on_recovery.clone(),
     };
     if !options.rebuild_index {
-        match opening.state_of_tables(&region) {
-            Tables::Clean => {
-                if let Some((extents, found)) = opening.open_clean(&region)? {
-                    return Ok(opening.finish(extents, found));
-                }
+        let tables = opening.state_of_tables(&region);
+        let last_writer = LastWriter::of(region.storage());
+        if let Some((extents, found)) = opening.use_tables(&region, tables, last_writer, options)? {
+            let mut opened = opening.finish(extents, found);
+            if tables == Tables::Left {
+                // The superblock says so, though perhaps in the cache alone.
+                opened.writer.mark = Mark::NotClean;
+                opened.last_writer = last_writer;
             }
-            // A read-only handle cannot finish the last change: it builds a private index.
-            Tables::Left if options.access == Access::ReadOnly && !opening.is_settled(&region) => {}
-            Tables::Left => {
-                match opening.warm_restart(&region) {
-                    Ok((extents, found)) => {
-                        let mut opened = opening.finish(extents, found);
-                        // The superblock says so, though perhaps in the cache alone.
-                        opened.writer.mark = Mark::NotClean;
-                        opened.last_turn = last_turn;
-                        return Ok(opened);
-                    }
-                    // What the tables have may be nowhere else.
-                    Err(error)
-                        if opening.superblock.is_compacted
-                            && !matches!(error, Error::Corrupt { .. }) =>
-                    {
-                        return Err(error);
-                    }
-                    // On damage, fall back to the log.
-                    Err(_) => {}
-                }
-            }
-            Tables::Unknown => {}
+            return Ok(opened);
         }
     }
     if options.access == Access::ReadWrite {
+        note_writer(region.storage())?;
         be_alone(region.storage(), options)?;
     }
     opening.replay(&region, options.rebuild_index)
+}
+
+/// Notes that a writer has the file which may do anything with it.
+fn note_writer(storage: &dyn Storage) -> Result<()> {
+    let noted = LastWriter::of(storage).note_other(storage);
+    noted.map_err(|source| io_error("write to", storage.path(), source))
 }
 
 /// Refuses a store that was closed and whose file has become shorter.
@@ -522,6 +504,62 @@ impl Opening {
         };
         // On damage, fall back to the log.
         settled().unwrap_or(false)
+    }
+
+    /// Goes on with the tables in the file, if they can be trusted.
+    fn use_tables(
+        &mut self,
+        region: &Arc<Region>,
+        tables: Tables,
+        last_writer: LastWriter,
+        options: &Options,
+    ) -> Result<Option<(Extents, FoundState)>> {
+        let is_writer = self.access == Access::ReadWrite;
+        if tables == Tables::Left
+            && is_writer
+            && last_writer.has_just_left
+            && options.sharing.takes_turns()
+            && let Some(found) = self.go_on_from_close_by_turns(region)
+        {
+            return Ok(Some(found));
+        }
+        if is_writer {
+            // It is a store, and about to be changed.
+            note_writer(region.storage())?;
+        }
+        match tables {
+            Tables::Clean => self.open_clean(region),
+            // A read-only handle cannot finish the last change: it builds a private index.
+            Tables::Left if !is_writer && !self.is_settled(region) => Ok(None),
+            Tables::Left => match self.warm_restart(region) {
+                Ok(found) => Ok(Some(found)),
+                // What the tables have may be nowhere else.
+                Err(error)
+                    if self.superblock.is_compacted && !matches!(error, Error::Corrupt { .. }) =>
+                {
+                    Err(error)
+                }
+                // On damage, fall back to the log.
+                Err(_) => Ok(None),
+            },
+            Tables::Unknown => Ok(None),
+        }
+    }
+
+    /// Goes on with the tables of a handle by turns that was closed in order a moment ago, as in a turn of a
+    /// handle that was open all the time. `None` if something is wrong, which the comparison with the log
+    /// finds; nothing is written then.
+    fn go_on_from_close_by_turns(&mut self, region: &Arc<Region>) -> Option<(Extents, FoundState)> {
+        region.windows.map_listed_pieces().ok()?;
+        let (position, _) = committed_position(&self.superblock, region);
+        let mut behind = LogWalk::from_position(&region.view, position, Trust::Nothing, 0).ok()?;
+        if !matches!(behind.next_record(), Ok(None)) {
+            return None;
+        }
+        // A copy may have been made since this handle claimed them.
+        region.storage().forget_claims();
+        region.claim_stores([].into_iter()).ok()?;
+        self.go_on_from_turn(region, None).ok()
     }
 
     /// Goes on with the tables of a killed writer.

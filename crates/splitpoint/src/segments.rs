@@ -594,8 +594,7 @@ impl SegmentTable {
         (0..self.unit_count() as usize).flat_map(move |unit| {
             let (firsts, parts) = (self.entry_of(unit).firsts(), self.entry_of(unit).parts());
             let start = (unit as u64) << self.unit_shift;
-            let has_first = move |granule: &u64| firsts >> granule & 1 != 0;
-            (0..GRANULES_MAX).filter(has_first).map(move |granule| {
+            bits_of(firsts).map(move |granule| {
                 let offset = start + granule * GRANULE_BYTES;
                 (offset..self.end_of_part(offset), parts >> granule & 1 == 0)
             })
@@ -650,6 +649,10 @@ impl SegmentTable {
                 }
             }
             let (parts, firsts) = (entry.parts(), entry.firsts());
+            if parts | firsts == 0 && entry.segment_use() != SegmentUse::Small {
+                in_part = false;
+                continue;
+            }
             let (mut kept, mut kept_firsts) = (0, 0);
             for granule in 0..self.granule_count() {
                 let at = ((unit as u64) << self.unit_shift) + u64::from(granule) * GRANULE_BYTES;
@@ -673,6 +676,15 @@ impl SegmentTable {
             }
         }
     }
+}
+
+/// Returns the numbers of the bits that are set, from the lowest up.
+fn bits_of(mut word: u64) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        let bit = (word != 0).then(|| u64::from(word.trailing_zeros()))?;
+        word &= word - 1;
+        Some(bit)
+    })
 }
 
 /// Returns the granule that begins at `offset`.

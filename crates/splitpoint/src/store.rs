@@ -72,7 +72,7 @@ use crate::stats::{Checkpoint, Lookups, Occupancy, ReaderStats, Recovery, Segmen
 use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
 use crate::storage::holders::locked_storage;
-use crate::storage::reader_table::{OtherReaders, TakenPlace, TurnWord};
+use crate::storage::reader_table::{LastWriter, OtherReaders, TakenPlace};
 use crate::storage::shared_counts::SharedCounts;
 use crate::value::Value;
 
@@ -226,7 +226,7 @@ pub(crate) struct Opened {
     /// How a handle that takes turns begins one.
     pub(crate) take_over: Option<Box<dyn TakeOver>>,
     /// Who had the last turn before the store was opened.
-    pub(crate) last_turn: TurnWord,
+    pub(crate) last_writer: LastWriter,
 }
 
 impl Opened {
@@ -238,8 +238,9 @@ impl Opened {
         recovery: Recovery,
         durable_lsn: u64,
     ) -> Self {
-        let (reader, others, take_over, last_turn) = (None, None, None, TurnWord::NONE);
-        Self { region, hash, writer, recovery, durable_lsn, reader, others, take_over, last_turn }
+        let (reader, others, take_over) = (None, None, None);
+        let last_writer = LastWriter::UNKNOWN;
+        Self { region, hash, writer, recovery, durable_lsn, reader, others, take_over, last_writer }
     }
 
     /// Lets other handles of the file in, if there may be any beside this one.
@@ -273,7 +274,7 @@ impl Store {
             mut reader,
             others,
             take_over,
-            last_turn,
+            last_writer,
         } = opened;
         if let (Some(reader), Some(wait_max)) = (&mut reader, options.lock_timeout) {
             reader.set_wait_max(wait_max);
@@ -339,7 +340,7 @@ impl Store {
                 compacting.state.pay_at_once();
             }
         }
-        store.end_opening(last_turn);
+        store.end_opening(last_writer.turn);
         store
     }
 

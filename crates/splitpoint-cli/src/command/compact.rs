@@ -27,8 +27,9 @@ const STEP_BYTES: u64 = 4 << 20;
 /// Moves live values out of the segments that have dead ones, frees those segments, and shortens
 /// the file or makes holes in it. Works in place: the disk needs room for a few segments and for a
 /// checkpoint of the index. The store is valid at every moment; after Ctrl-C, a kill or an error
-/// what was moved stays moved, and the next run goes on. Others can read FILE meanwhile, and wait to
-/// write to it.
+/// what was moved stays moved, and the next run goes on. Others can read FILE meanwhile. Programs that
+/// change it by turns go on, and the command compacts in turns of a few megabytes: then the file gets
+/// holes and is not shortened. Others wait to write to it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -72,7 +73,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let started = Instant::now();
     // Opening it to write takes room for the next changes.
     let before = DiskUse::of(&args.file);
-    let opened = store::open_to_write(&args.file, &args.turn.options(Options::new()), console)?;
+    let opened =
+        store::open_to_write(&args.file, &args.turn.options_by_turns(Options::new()), console)?;
     let before = before?;
     let interrupt = Interrupt::watch();
     let mut work = Work::default();
@@ -131,10 +133,15 @@ impl Work {
     ) -> Result<()> {
         let db = opened.as_store().ok_or_else(|| not_a_store(&args.file))?;
         let failed = |error| store::using(&args.file, &error);
-        let total = Total::Bytes(db.stats().map_err(failed)?.segments.log);
+        let log_bytes = db.stats().map_err(failed)?.segments.log;
+        let total = Total::Bytes(log_bytes);
         let mut phases = Phases::new(args.showing.progress, console);
         let mut outcome = Ok(());
-        while !self.done.is_done && self.stopped.is_none() && outcome.is_ok() {
+        // What others change meanwhile may be worth compacting again, without end.
+        let is_over = |done: &Maintenance| {
+            done.is_done || opened.is_by_turns() && done.read_bytes > log_bytes
+        };
+        while !is_over(&self.done) && self.stopped.is_none() && outcome.is_ok() {
             phases.tell("compact", total, 0, self.done.read_bytes);
             outcome = self.step(db).map_err(failed);
             self.stopped = interrupt.exit();

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use splitpoint::{Change, Db, Options, Sharing};
+use splitpoint::{Change, Db, Durability, Options, Sharing};
 
 use crate::sandbox::{Sandbox, end_of, without_ages};
 
@@ -294,10 +294,43 @@ fn commands_that_write_take_turns_with_processes_that_do() {
     assert!(db.get("one").unwrap().is_none());
     sandbox.run(&["get", "a.spt", "three"]).check(0, "3", "");
     sandbox.run(&["count", "a.spt"]).check(0, "4\n", "");
-    // What needs the store for its session waits for the end of theirs.
-    let refused = sandbox.run(&["compact", "a.spt", "--lock-timeout", "0"]);
-    let pid = std::process::id();
-    refused.check_error(3, &format!("`a.spt` is locked by process {pid} (writer by turns)"));
+    db.close().unwrap();
+    assert_eq!(sandbox.run(&["check", "-q", "a.spt"]).exit, 0);
+}
+
+#[test]
+fn a_compaction_takes_turns_with_processes_that_write_by_turns() {
+    let sandbox = Sandbox::new();
+    let by_turns = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+    let db = by_turns.keep_dead_records().open(sandbox.path("a.spt")).unwrap();
+    let value = |round: u32| [round as u8; 200];
+    for round in 0..4 {
+        for key in 0..20_000_u32 {
+            db.put(key.to_le_bytes(), value(round)).unwrap();
+        }
+    }
+    (2_500..20_000_u32).for_each(|key| assert!(db.delete(key.to_le_bytes()).unwrap()));
+    let mut compaction = sandbox.program(&["compact", "-q", "a.spt", "--json"]);
+    let mut compaction = compaction.stdout(Stdio::piped()).spawn().unwrap();
+    // It waits for nobody, and nobody for it.
+    let mut rounds = 4;
+    while compaction.try_wait().unwrap().is_none() {
+        for key in 0..100_u32 {
+            db.put(key.to_le_bytes(), value(rounds)).unwrap();
+        }
+        rounds += 1;
+    }
+    let ended = end_of(compaction, "a compaction");
+    assert_eq!(ended.exit, 0, "{}", ended.stderr);
+    let report = ended.json();
+    let number = |field: &str| report[field].as_u64().unwrap();
+    assert!(number("moved_bytes") > 0, "{report}");
+    assert!(number("disk_bytes") < number("old_disk_bytes") / 2, "{report}");
+    for key in 0..2_500_u32 {
+        let round = if key < 100 { rounds - 1 } else { 3 };
+        assert_eq!(db.get(key.to_le_bytes()).unwrap().unwrap(), value(round));
+    }
+    assert_eq!(db.len(), 2_500);
     db.close().unwrap();
     assert_eq!(sandbox.run(&["check", "-q", "a.spt"]).exit, 0);
 }

@@ -1,7 +1,7 @@
 //! Space of a file: when the pages of free granules go back to the system, and what is used again.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::format::{GRANULE_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Segment
 use crate::region::Needs;
 use crate::space::Extent;
 use crate::testing::mutant::{self, Mutant};
-use crate::{Batch, Db, Durability, Options, SimDisk, SimFault};
+use crate::{Batch, Db, Durability, Options, Sharing, SimDisk, SimFault};
 
 const EIO: i32 = 5;
 /// Bytes that go back to the system as one even on a disk that is nearly full.
@@ -188,6 +188,43 @@ fn what_a_batch_frees_while_it_pays_is_given_back_without_another_change() {
         }
     }
     assert!(settled_count > 10, "segments are emptied for the batches");
+}
+
+#[test]
+fn a_handle_that_takes_turns_compacts_beside_the_changes_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+    let one = options.clone().keep_dead_records().open(&path).unwrap();
+    let other = options.open(&path).unwrap();
+    for round in 0..4_u32 {
+        for key in 0..20_000_u32 {
+            one.put(key.to_le_bytes(), [round as u8; 200]).unwrap();
+        }
+    }
+    (2_500..20_000_u32).for_each(|key| assert!(one.delete(key.to_le_bytes()).unwrap()));
+    let disk_bytes = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    let (before, mut rounds) = (disk_bytes(), 4_u32);
+    // Each call is a turn or two, after which the other changes something.
+    while !other.maintain(1).unwrap().is_done {
+        for key in 0..100_u32 {
+            one.put(key.to_le_bytes(), [rounds as u8; 200]).unwrap();
+        }
+        rounds += 1;
+        assert!(rounds < 1000, "it never ends");
+    }
+    assert!(rounds > 5, "all was done in {} calls", rounds - 4);
+    assert!(disk_bytes() < before / 2, "{} of {before}", disk_bytes());
+    for key in 0..2_500_u32 {
+        let round = if key < 100 { rounds - 1 } else { 3 };
+        let value = one.get(key.to_le_bytes()).unwrap();
+        assert_eq!(value.as_deref(), Some(&[round as u8; 200][..]));
+    }
+    let stats = one.stats().unwrap();
+    assert_eq!(stats.record_count, 2_500);
+    assert!(stats.dead_bytes < stats.live_bytes / 5, "{stats:?}");
+    drop((one, other));
+    assert!(options.open(&path).unwrap().check().unwrap().is_clean());
 }
 
 /// What a checkpoint lets be freed, the changes after it free; so nothing is too much right after it.

@@ -47,7 +47,7 @@ impl TakeOver for GoOn {
             LastTurn::Ended { is_not_clean_durably } => {
                 mark =
                     Some(if is_not_clean_durably { Mark::NotCleanDurably } else { Mark::NotClean });
-                opening.go_on_from_turn(region)?
+                opening.go_on_from_turn(region, Some(&before.extents))?
             }
             LastTurn::Killed => {
                 mark = Some(Mark::NotClean);
@@ -62,13 +62,21 @@ impl TakeOver for GoOn {
 }
 
 impl Opening {
-    /// Goes on with the tables of a turn that has ended: nothing is half made.
-    fn go_on_from_turn(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
+    /// Goes on with the tables of a turn that has ended: nothing is half made. `before` has what this handle
+    /// has mapped in an earlier one.
+    pub(super) fn go_on_from_turn(
+        &mut self,
+        region: &Arc<Region>,
+        before: Option<&Extents>,
+    ) -> Result<(Extents, FoundState)> {
         let (position, state) = committed_position(&self.superblock, region);
         let mut extents = Extents::of(region);
+        if let Some(before) = before {
+            extents.keep_mapping(before);
+        }
         self.load_segments(&mut extents)?;
         self.resume(region, position)?;
-        let durable_lsn = region.live().durable_lsn();
+        let durable_lsn = region.live().durable_lsn().min(position.lsn);
         Ok((extents, (state, Recovery::WarmRestart { records: 0 }, durable_lsn)))
     }
 

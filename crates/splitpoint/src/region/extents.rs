@@ -56,6 +56,8 @@ pub(crate) struct Extents {
     pub(crate) taken_count: u64,
     /// Whether what was allocated last had its pages, and blocks with the bytes of its last use.
     is_taken_warm: bool,
+    /// Where the segment table is that is mapped, or was in an earlier turn, and its words.
+    mapped: Option<(Extent, WordMap)>,
     pub(super) reserve: Reserve,
 }
 
@@ -152,6 +154,7 @@ impl Extents {
             #[cfg(test)]
             taken_count: 0,
             is_taken_warm: false,
+            mapped: None,
             reserve: Reserve::default(),
         }
     }
@@ -199,15 +202,23 @@ impl Extents {
         }
         let file_bytes = self.space.end() * GRANULE_BYTES;
         let mut table = if may_write {
-            SegmentTable::of_map(unit_bytes, map_words(&region, offset, bytes)?)
+            let map = match self.mapped.take() {
+                Some((place, map)) if place == extent => map,
+                _ => map_words(&region, offset, bytes)?,
+            };
+            self.mapped = Some((extent, map.clone()));
+            SegmentTable::of_map(unit_bytes, map)
         } else {
             let content = region.storage().read(offset, bytes);
             let words = content[SegmentHeader::BYTES as usize..].chunks_exact(8);
             SegmentTable::of_words(unit_bytes, words.map(|word| u64_at(word, 0)).collect())
         };
-        if superblock.is_clean && live.table_crc() != u64::from(table.crc()) {
-            let (what, expected) = ("segment table checksum", live.table_crc());
-            return Err(Error::Corrupt { what, offset, expected, found: table.crc().into() });
+        if superblock.is_clean {
+            let (expected, found) = (live.table_crc(), table.crc().into());
+            if expected != found {
+                let what = "segment table checksum";
+                return Err(Error::Corrupt { what, offset, expected, found });
+            }
         }
         if !table.has_room(file_bytes) {
             let what = "size of the segment table";
@@ -217,6 +228,12 @@ impl Extents {
         self.segments = Some(table);
         self.free_the_rest();
         Ok(true)
+    }
+
+    /// Keeps the mapping of the segment table that this handle had in an earlier turn, in case that the table
+    /// is still there.
+    pub(crate) fn keep_mapping(&mut self, before: &Self) {
+        self.mapped.clone_from(&before.mapped);
     }
 
     /// Makes everything free that has no use: what a killed process has left, and what the list of
@@ -289,10 +306,11 @@ impl Extents {
                 return Err(error);
             }
         };
+        let place = Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES };
+        self.mapped = Some((place, map.clone()));
         self.segments = self.segments.take().map(|segments| segments.moved_to(map));
         let before = live.segment_table();
-        let (granule, count) = (offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
-        live.set_segment_table(Some(Extent { granule, count }));
+        live.set_segment_table(Some(place));
         live.note_table_changed();
         if let Some(Extent { granule, count }) = before {
             self.release(granule * GRANULE_BYTES, count * GRANULE_BYTES);
@@ -539,6 +557,25 @@ impl Extents {
             }
         }
         bytes_cooled
+    }
+
+    /// Gives the blocks of up to `count_max` free ranges back to the file system, from a granule on; returns
+    /// their bytes, and the granule with which to go on. Others may have freed them.
+    pub(crate) fn punch_free(&mut self, from: u64, count_max: usize) -> (u64, Option<u64>) {
+        let is_large = |extent: &Extent| extent.count * GRANULE_BYTES >= PUNCH_BYTES_MIN;
+        let free = self.space.unreserved().filter(|extent| extent.granule >= from);
+        let mut large: Vec<Extent> =
+            free.filter_map(|&extent| self.punchable(extent)).filter(is_large).collect();
+        large.sort_unstable_by_key(|extent| extent.granule);
+        let mut bytes_punched = 0;
+        for &Extent { granule, count } in large.iter().take(count_max) {
+            let (offset, bytes) = (granule * GRANULE_BYTES, count * GRANULE_BYTES);
+            self.warm.remove(granule..granule + count);
+            if self.region.storage().punch(offset, bytes).is_ok() {
+                bytes_punched += bytes;
+            }
+        }
+        (bytes_punched, large.get(count_max).map(|extent| extent.granule))
     }
 
     /// Returns whether what was allocated last has the bytes of its last use, in pages of the cache.

@@ -199,7 +199,9 @@ impl Storage for Mapped {
     /// Waits only for the first page, which is seldom being written. The kernel then reports an
     /// error of any page of the file, as a sync would, but without a flush.
     fn has_write_back_error(&self) -> bool {
-        let (fd, page) = (self.file.as_raw_fd(), crate::format::GRANULE_BYTES.cast_signed());
+        // The program may have closed the descriptor: the number may be of a file of its own.
+        let Ok(file) = self.file.checked() else { return false };
+        let (fd, page) = (file.as_raw_fd(), crate::format::GRANULE_BYTES.cast_signed());
         // SAFETY: the descriptor is open, and the call takes no pointer.
         let done = unsafe { libc::sync_file_range(fd, 0, page, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
         let is_unknown = |error: &io::Error| error.raw_os_error() == Some(libc::ENOSYS);
@@ -580,6 +582,21 @@ mod tests {
         assert!(!flags(base()).contains(" hg"));
         assert!(is_single(grown), "no page of the index is huge any more");
         assert_eq!(storage.read(2 * HUGE_BYTES + 8 * 4096, 1), [7], "the contents stay");
+    }
+
+    #[test]
+    fn a_descriptor_that_leads_elsewhere_tells_nothing_of_the_device() {
+        use std::os::fd::{FromRawFd as _, OwnedFd};
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 1 << 20);
+        let number = file.as_raw_fd();
+        let storage = Mapped::new(file, path, true).unwrap();
+        let (pipe, _end) = std::io::pipe().unwrap();
+        // SAFETY: the descriptor is open, and this value is never dropped.
+        let mut place = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+        rustix::io::dup2(&pipe, &mut place).unwrap();
+        // A pipe has no range to be synced.
+        assert!(!storage.has_write_back_error());
     }
 
     /// `lo` is locked: the kernel does not take the pages back.

@@ -165,7 +165,7 @@ impl Tail {
 }
 
 /// Words of the file, shared with other processes that map them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WordMap {
     base: *const AtomicU64,
     count: usize,

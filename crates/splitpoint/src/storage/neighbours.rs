@@ -232,7 +232,7 @@ impl Neighbours {
     pub(crate) fn let_others_in(&self, sharing: Sharing) -> io::Result<Option<Arc<OtherReaders>>> {
         let is_shared = HAS_BYTE_LOCKS && sharing != Sharing::Exclusive;
         let is_alone = self.be_alone()?;
-        let others = if is_shared { self.other_readers(is_alone) } else { Ok(None) };
+        let others = if is_shared { self.other_readers(is_alone, sharing) } else { Ok(None) };
         let others = match others {
             Err(_) if is_alone && !sharing.takes_turns() => None,
             others => others?,
@@ -285,14 +285,18 @@ impl Neighbours {
         holders_of(&self.file, false)
     }
 
-    fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
+    fn other_readers(
+        &self,
+        is_alone: bool,
+        sharing: Sharing,
+    ) -> io::Result<Option<Arc<OtherReaders>>> {
         let has_room = self.claims.claim(&self.file, TABLE)? == Room::Claimed;
         if !has_room && free_bytes(&self.file)? < ROOM_BYTES_MIN {
             return Err(no_room());
         }
         let others = OtherReaders::of(self.file.clone(), has_room);
         if is_alone {
-            others.forget_all()?;
+            others.forget_all(sharing.takes_turns())?;
         } else {
             others.expect_readers()?;
         }

@@ -54,7 +54,9 @@ const USED: usize = 1;
 const MOVES: usize = 2;
 const TURN: usize = 3;
 const WANTED: usize = 4;
+const LEFT: usize = 5;
 const HANDED: usize = 6;
+const LEFT_AT: usize = 7;
 /// Of the last place.
 const GLANCING: usize = 7;
 /// Words of a place, after its two counters.
@@ -81,9 +83,11 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///               durably, when it ended, that the store is not clean (bit 1); a random number of whoever
 ///               had it (bits 2-63). 0 if the last writer was a handle of another kind
 ///     32     4  1 if a handle waits for its turn; 0 when one hands over and nobody is asleep
-///     36    12  reserved
+///     36     4  reserved
+///     40     8  the turn word of a handle that was closed in order, if it had the last turn
 ///     48     4  how often a handle has handed its turn over: who waits sleeps until it changes
-///     52    12  reserved
+///     52     4  reserved
+///     56     8  when that handle was closed, in nanoseconds of the system's monotonic clock
 /// 64 * i     8  place i, from 1 to 62: pins on parity 0
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
@@ -160,6 +164,18 @@ impl ReaderTable {
         can_be_stored_to(self.map.span())
     }
 
+    /// Erases what readers have said, but who looks without a pin in this boot.
+    fn forget_all(&self) {
+        let (glancing, others) = self.words().split_last().expect("the table has words");
+        let is_past = Glancing(glancing.load(Ordering::Relaxed)).is_of_other_boot();
+        for word in others.iter().chain(is_past.then_some(glancing)) {
+            // A page that stays as it is need not be written.
+            if word.load(Ordering::Relaxed) != 0 {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
     fn parity(&self) -> u64 {
         self.words()[PARITY].load(Ordering::Relaxed) & 1
     }
@@ -221,19 +237,62 @@ impl TurnWord {
     }
 }
 
-/// Tells handles that take turns that a writer has the file which may do anything with it: before it
-/// does, so that a turn in which it is killed is not taken for one that has ended. Returns who had the
-/// last turn before.
-pub(crate) fn note_writer(storage: &dyn Storage) -> io::Result<TurnWord> {
-    const OFFSET: u64 = READER_TABLE_OFFSET + 8 * TURN as u64;
-    if storage.file_bytes() < OFFSET + 8 {
-        return Ok(TurnWord::NONE);
+/// How long the tables are trusted that a handle left which was closed in order.
+const LEFT_MAX: Duration = Duration::from_secs(1);
+
+/// Who had the last turn before a writer came, and how it ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastWriter {
+    pub(crate) turn: TurnWord,
+    /// Whether its handle was closed in order a moment ago, and nobody had a turn since.
+    pub(crate) has_just_left: bool,
+}
+
+impl LastWriter {
+    /// The last writer was a handle that does not take turns, or nobody knows.
+    pub(crate) const UNKNOWN: Self = Self { turn: TurnWord::NONE, has_just_left: false };
+}
+
+/// Returns where a word of the head of the table is in the file.
+const fn offset_of(word: usize) -> u64 {
+    READER_TABLE_OFFSET + 8 * word as u64
+}
+
+impl LastWriter {
+    /// Returns who had the last turn in a file that nobody changes.
+    pub(crate) fn of(storage: &dyn Storage) -> Self {
+        if storage.file_bytes() < offset_of(LEFT_AT + 1) {
+            return Self::UNKNOWN;
+        }
+        let word = |word| u64_at(&storage.read(offset_of(word), 8), 0);
+        let turn = TurnWord(word(TURN));
+        let age = since_boot().checked_sub(Duration::from_nanos(word(LEFT_AT)));
+        let has_left = turn.has_ended() && word(LEFT) == turn.0;
+        let has_just_left = has_left && age.is_some_and(|age| age <= LEFT_MAX);
+        let is_trusted = turn != TurnWord::NONE && mutant::is_made(Mutant::TrustsLastTurns);
+        Self { turn, has_just_left: has_just_left || is_trusted }
     }
-    let found = TurnWord(u64_at(&storage.read(OFFSET, 8), 0));
-    if found != TurnWord::NONE {
-        storage.write_at(OFFSET, &TurnWord::NONE.0.to_le_bytes())?;
+
+    /// Tells handles that take turns that a writer has the file which may do anything with it: before it
+    /// does, so that a turn in which it is killed is not taken for one that has ended.
+    pub(crate) fn note_other(self, storage: &dyn Storage) -> io::Result<()> {
+        match self.turn {
+            TurnWord::NONE => Ok(()),
+            _ => write_turn(storage, TurnWord::NONE),
+        }
     }
-    Ok(found)
+}
+
+/// Notes who has a turn, or had the last one, where the table is not mapped.
+pub(crate) fn write_turn(storage: &dyn Storage, turn: TurnWord) -> io::Result<()> {
+    storage.write_at(offset_of(TURN), &turn.0.to_le_bytes())
+}
+
+/// Notes that the handle which had the last turn is closed in order, where the table is not mapped.
+pub(crate) fn write_left(storage: &dyn Storage, turn: TurnWord) -> io::Result<()> {
+    let now_ns = since_boot().as_nanos() as u64;
+    storage.write_at(offset_of(LEFT_AT), &now_ns.to_le_bytes())?;
+    storage.write_at(offset_of(LEFT), &turn.0.to_le_bytes())
 }
 
 /// Notes that a handle waits for its turn, which has not opened the store yet, and sleeps until the place of
@@ -309,6 +368,12 @@ impl Glancing {
     fn boot(self) -> u32 {
         (self.0 >> 32) as u32
     }
+
+    /// Returns whether they are of another boot. Handles of a container that has a boot id of its own notice
+    /// that they are counted no more.
+    fn is_of_other_boot(self) -> bool {
+        self.count() > 0 && boot_of(boot_id()).is_some_and(|boot| boot != self.boot())
+    }
 }
 
 /// Returns half of the id of a boot, if the system has one.
@@ -383,17 +448,17 @@ impl OtherReaders {
     }
 
     /// Forgets every reader that there ever was, except those of this boot that have no lock. For a handle
-    /// that is alone.
-    pub(crate) fn forget_all(&self) -> io::Result<()> {
+    /// that is alone; `is_mapped` if it needs the mapping of the table anyway.
+    pub(crate) fn forget_all(&self, is_mapped: bool) -> io::Result<()> {
+        if is_mapped && self.has_room {
+            return self.table().map(ReaderTable::forget_all);
+        }
         let zeros = [0; READER_TABLE_BYTES as usize];
         let mut table = zeros;
         self.file.read_exact_at(&mut table, READER_TABLE_OFFSET)?;
         let last = zeros.len() - 8;
-        let glancing = Glancing(u64_at(&table, last));
-        // Handles of a container that has a boot id of its own notice that they are counted no more.
-        let is_of_other_boot =
-            glancing.count() > 0 && boot_of(boot_id()).is_some_and(|boot| boot != glancing.boot());
-        let erased = if is_of_other_boot { zeros.len() } else { last };
+        let is_past = Glancing(u64_at(&table, last)).is_of_other_boot();
+        let erased = if is_past { zeros.len() } else { last };
         if table[..erased] == zeros[..erased] {
             return Ok(());
         }
@@ -464,6 +529,16 @@ impl OtherReaders {
         Ok(())
     }
 
+    /// Notes that the handle which had the last turn, if it was this one, is closed in order: see
+    /// [`LastWriter::has_just_left`].
+    pub(crate) fn note_left(&self, turn: TurnWord) {
+        let Some(table) = self.table.get().filter(|_| self.is_table_there()) else { return };
+        if turn.has_ended() && self.turn().is_ok_and(|last| last == turn) {
+            table.words()[LEFT_AT].store(since_boot_ns(), Ordering::Relaxed);
+            table.words()[LEFT].store(turn.0, Ordering::Release);
+        }
+    }
+
     /// Begins a look without a pin, if nobody has his turn: what is found counts if
     /// [`is_unchanged`](Self::is_unchanged) says so afterwards. Before the first one `see_size` learns how
     /// large the file is, and returns whether it did.
@@ -515,17 +590,19 @@ impl OtherReaders {
         Some(Glances { origin: Origin::here(), boot })
     }
 
+    /// Returns whether the table is still in the file: the program may have closed the descriptor, or cut
+    /// the file.
+    fn is_table_there(&self) -> bool {
+        let found = self.file.checked().and_then(File::metadata);
+        found.is_ok_and(|found| found.len() >= HEADER_BYTES)
+    }
+
     /// Notes that this handle does not look any more.
     fn end_glancing(&self) {
         let (Some(Some(begun)), Some(table)) = (self.glances.get(), self.table.get()) else {
             return;
         };
-        // The program may have closed the descriptor, or cut the file.
-        let is_there = self.file.checked().and_then(File::metadata);
-        if !begun.origin.is_here()
-            || is_there.map_or(true, |found| found.len() < HEADER_BYTES)
-            || !table.can_be_stored_to()
-        {
+        if !begun.origin.is_here() || !self.is_table_there() || !table.can_be_stored_to() {
             return;
         }
         let one_less = |found| {

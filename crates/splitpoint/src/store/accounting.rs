@@ -39,7 +39,7 @@ impl Writer {
             let emptied =
                 if self.superblock.is_compacted { segments.emptied() } else { Vec::new() };
             for (segment, is_big) in emptied {
-                let sequence = sequence_of(store, &segment);
+                let sequence = sequence_of(store, segments, &segment, is_big);
                 state.retire(segment, is_big, death, sequence);
             }
             let is_damaged = |segment: &TableSegment| segment.segment_use == SegmentUse::Damaged;
@@ -222,7 +222,8 @@ impl Writer {
         self.state.dead_bytes -= record_bytes;
         self.retired_bytes += record_bytes;
         let compacting = self.compacting.as_mut().expect("only compaction retires segments");
-        let sequence = sequence_of(store, &segment);
+        let segments = self.extents.segments().expect("it has the segment");
+        let sequence = sequence_of(store, segments, &segment, is_big);
         compacting.state.retire(segment, is_big, death, sequence);
     }
 
@@ -308,8 +309,15 @@ impl Writer {
     }
 }
 
-/// Returns the number of a segment that waits, where a later turn has to know it again.
-fn sequence_of(store: &Store, segment: &Range<u64>) -> u64 {
-    let header = store.takes_turns().then(|| store.region.view.segment(segment.start));
-    header.and_then(Result::ok).map_or(0, |header| header.sequence)
+/// Returns by what a later turn knows a segment again that waits: the low half of its number, which the
+/// table has, or 0 where nobody asks.
+fn sequence_of(store: &Store, table: &SegmentTable, segment: &Range<u64>, is_big: bool) -> u64 {
+    if !store.takes_turns() {
+        return 0;
+    }
+    if !is_big {
+        return table.segment_at(segment.start).map_or(0, |found| found.sequence.into());
+    }
+    let header = store.region.view.segment(segment.start);
+    header.map_or(0, |header| header.sequence & u64::from(u32::MAX))
 }

@@ -4,13 +4,15 @@ use super::compacting::SLICE_BYTES;
 use super::room::LOOKS_AT_PINS;
 use super::{Store, Writer};
 use crate::error::{Error, Result};
-use crate::format::{GRANULE_BYTES, SegmentHeader};
+use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, SegmentHeader};
 use crate::live::LineWindow;
 use crate::options::Access;
 use crate::segments::{SegmentUse, TableSegment};
 use crate::space::Extent;
 use crate::storage::failure::is_want_of_room;
 
+/// Free ranges that a turn gives back to the file system, while the others wait: milliseconds.
+const PUNCHES_A_TURN: usize = 16;
 /// About what a key takes in a checkpoint, in bytes.
 const IMAGE_BYTES_PER_KEY: u64 = 6;
 /// Bytes that wait at a close, from which on a checkpoint is made to free them.
@@ -39,9 +41,11 @@ impl Store {
     /// Compacts everything that is worth it, reading `budget` bytes of segments or a little more,
     /// and gives memory, or room of the file, back.
     pub(crate) fn maintain(&self, budget: u64) -> Result<Maintenance> {
-        self.refuse_by_turns("there is no `maintain`")?;
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
+        }
+        if self.takes_turns() {
+            return self.compact_by_turns(budget);
         }
         let done = self.compact_and_pack(budget);
         self.lock()?.extents.pack(false);
@@ -110,6 +114,50 @@ impl Store {
             done.returned_bytes = writer.extents.cool();
         }
         Ok(done)
+    }
+
+    /// Compacts in turns of a segment or two each. Nothing but records is moved: the file is not cut, whose
+    /// end others know.
+    fn compact_by_turns(&self, budget: u64) -> Result<Maintenance> {
+        let mut done = Maintenance::default();
+        while !done.is_done && done.read_bytes < budget.max(1) {
+            self.compact_in_turn(&mut *self.lock_for_change()?, &mut done)?;
+        }
+        let mut from = done.is_done.then_some(0);
+        while let Some(granule) = from {
+            let mut writer = self.lock_for_change()?;
+            let (bytes, next) = writer.extents.punch_free(granule, PUNCHES_A_TURN);
+            done.returned_bytes += bytes;
+            from = next;
+        }
+        Ok(done)
+    }
+
+    /// Begins to compact, or reads segments, and frees what was emptied if there is no other.
+    fn compact_in_turn(&self, writer: &mut Writer, done: &mut Maintenance) -> Result<()> {
+        if !writer.may_compact(self) {
+            let is_worth = writer.compacting.is_some()
+                && (writer.state.dead_bytes > 0 || self.has_victim(writer));
+            if is_worth {
+                self.start_compacting(writer);
+                self.checkpoint_in_this_turn(writer)?;
+            }
+            done.is_done = !writer.may_compact(self);
+            return Ok(());
+        }
+        let moved_before = writer.moved_bytes();
+        let read_bytes = self.compact(writer, LOG_SEGMENT_BYTES_MAX)?;
+        done.read_bytes += read_bytes;
+        done.moved_bytes += writer.moved_bytes() - moved_before;
+        done.is_done = read_bytes < LOG_SEGMENT_BYTES_MAX;
+        if done.is_done && writer.waiting_bytes() > 0 {
+            self.checkpoint_in_this_turn(writer)?;
+            for _ in 0..LOOKS_AT_PINS {
+                self.reuse_emptied(writer);
+            }
+        }
+        done.waiting_bytes = writer.waiting_bytes();
+        Ok(())
     }
 
     /// Compacts until `read_bytes` come to the budget, or nothing is left to compact; returns whether

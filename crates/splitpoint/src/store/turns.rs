@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use super::known_segments::KnownSegments;
 use super::lease::Keeper;
 use super::{Mark, Store, Writer, in_fork};
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{Error, Result};
 use crate::format::{GRANULE_BYTES, SegmentHeader};
 use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
 use crate::log::record::RecordKind;
@@ -51,7 +51,7 @@ use crate::storage::Room;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
-use crate::storage::reader_table::TurnWord;
+use crate::storage::reader_table::{TurnWord, write_left, write_turn};
 use crate::testing::mutant::{self, Mutant};
 
 /// How often the list of what is not durable is made anew while others sync.
@@ -256,18 +256,6 @@ impl Store {
         self.turns.is_some()
     }
 
-    /// Refuses what a handle that takes turns cannot do.
-    pub(crate) fn refuse_by_turns(&self, what: &str) -> Result<()> {
-        if self.turns.is_none() {
-            return Ok(());
-        }
-        Err(Error::Unsupported {
-            path: self.region.storage().path().to_path_buf(),
-            feature: Unsupported::Other,
-            reason: format!("{what} of a file that is changed by turns; open it for one writer"),
-        })
-    }
-
     /// Takes the place of the writer, and learns what others have done since the last turn.
     #[cold]
     #[inline(never)]
@@ -358,7 +346,9 @@ impl Store {
     fn set_turn_word(&self, word: TurnWord) -> Result<()> {
         match &self.others {
             Some(others) => others.set_turn(word).map_err(|source| self.table_error(source)),
-            None => Ok(()),
+            None => {
+                write_turn(self.region.storage(), word).map_err(|source| self.table_error(source))
+            }
         }
     }
 
@@ -380,11 +370,12 @@ impl Store {
         new.pace.go_on_from(written);
         self.group.note_durable(self.region.live().durable_lsn().min(written.lsn));
         new.log.keep_mapping(&mut writer.log);
-        new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
         if let Some(live_share) = turns.options.live_share {
             new.begin_compaction(self, live_share, &turns.options);
             new.go_on_compacting(writer);
         }
+        // One that compacts makes them closer together.
+        new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
         *writer = new;
         Ok(())
     }
@@ -625,6 +616,24 @@ impl Store {
         if is_changed && is_promised {
             self.sync()?;
         }
+        self.note_left()
+    }
+
+    /// Notes for the next one who opens the file that this handle was closed in order, if it had the last
+    /// turn. An error of the device that nobody else may ask for any more is noted in the file.
+    fn note_left(&self) -> Result<()> {
+        let turn = self.lock()?.turn.word;
+        if self.region.storage().has_write_back_error() {
+            if self.region.claim_live().is_ok() {
+                self.region.live().set_sync_failed();
+            }
+            return Ok(());
+        }
+        match &self.others {
+            Some(others) => others.note_left(turn),
+            // The machine has stopped, or the handle had no turn: nobody is told.
+            None => drop(write_left(self.region.storage(), turn)),
+        }
         Ok(())
     }
 }
@@ -668,6 +677,37 @@ impl Default for Turn {
             since: None,
             number_in_row: 0,
             number_in_all: 0,
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use crate::SimDisk;
+    use crate::options::{Durability, Options, Sharing};
+
+    const MIB: u64 = 1 << 20;
+
+    /// On a simulated machine each change takes over from another handle.
+    #[test]
+    fn whoever_takes_over_a_compacted_store_makes_checkpoints_closer_together() {
+        let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+        let db = SimDisk::new().open(&options.checkpoint_bytes_min(9 * MIB)).unwrap();
+        let mut changes = 0_u8;
+        // The first one comes after 9 MiB of the log, and lets the store be compacted.
+        while db.stats().unwrap().checkpoint.is_none() {
+            db.put([changes % 8], vec![changes; 64 << 10]).unwrap();
+            changes += 1;
+            db.sync().unwrap();
+        }
+        assert!(db.store().lock().unwrap().superblock.is_compacted);
+        for _ in 0..160 {
+            db.put([changes % 8], vec![changes; 64 << 10]).unwrap();
+            changes += 1;
+            db.sync().unwrap();
+            let stats = db.stats().unwrap();
+            let since = stats.log_bytes - stats.checkpoint.unwrap().log_bytes;
+            assert!(since < 5 * MIB, "{since} bytes of the log, not 4 MiB");
         }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) enum Mutant {
     ReplaysTooLate,
     /// Opening trusts the tables of a killed writer although they do not agree with the log.
     TrustsOldTables,
+    /// Opening takes the last handle that took turns for one that was closed in order.
+    TrustsLastTurns,
     /// Compaction takes a segment for emptied before it has read all of it.
     EmptiesUnread,
     /// Compaction takes a segment for emptied, unread, of which no byte is counted as live.

@@ -5,14 +5,16 @@
 //! and then the tables must not agree with the log.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::{Content, mix};
-use crate::format::{GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, u64_at};
+use crate::format::{GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, READER_TABLE_OFFSET, u64_at};
 use crate::index::line::LINE_BYTES;
 use crate::live::LineWindow;
 use crate::piece::piece_of;
+use crate::storage::reader_table::since_boot;
 use crate::testing::mutant::{Mutant, with};
-use crate::{Change, Db, Durability, Options, Recovery, SimDisk};
+use crate::{Change, Db, Durability, Options, Recovery, Sharing, SimDisk};
 
 fn options() -> Options {
     Options::new().seed(42).segment_bytes_min(4096).fill_factor(1.0)
@@ -167,6 +169,33 @@ fn an_index_older_than_the_header_is_not_trusted() {
         wrong_count += u32::from(trusted.as_ref() != Some(&content));
     }
     assert!(wrong_count > 2, "pages that nobody misses prove nothing: {wrong_count}");
+}
+
+/// A moment after it was closed they are not compared: the others took turns without a look at them, too.
+#[test]
+fn tables_that_a_handle_by_turns_has_left_for_a_while_are_compared_with_the_log() {
+    let by_turns = options().sharing(Sharing::Shared);
+    let disk = SimDisk::new();
+    let db = disk.open(&by_turns).unwrap();
+    let mut content = Content::new();
+    change(&db, &mut content, 0..300, Durability::Sync);
+    let older = disk.file();
+    change(&db, &mut content, 300..700, Durability::Sync);
+    let pages = index_pages(&db);
+    db.close().unwrap();
+    let recovery_after = |age: Duration| {
+        let mut newer = disk.file();
+        let closed = since_boot().saturating_sub(age).as_nanos() as u64;
+        let at = READER_TABLE_OFFSET as usize + 56;
+        newer[at..at + 8].copy_from_slice(&closed.to_le_bytes());
+        with_pages_of(&newer, &older, &pages).kill().open(&by_turns).unwrap().recovery()
+    };
+    let (moment, while_ago) = (Duration::ZERO, Duration::from_secs(2));
+    let is_replayed = |recovery| matches!(recovery, Recovery::Replayed { .. });
+    assert!(is_replayed(recovery_after(while_ago)));
+    assert!((0..100).any(|_| !is_replayed(recovery_after(moment))), "one of them takes less");
+    let trusted = with(Mutant::TrustsLastTurns, || recovery_after(while_ago));
+    assert!(!is_replayed(trusted));
 }
 
 /// The published commit names records that are not there.
