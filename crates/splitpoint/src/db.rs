@@ -1537,13 +1537,13 @@ impl Options {
     ///
     /// See [`SharedFile`].
     pub fn open_shared(&self, file: &SharedFile) -> Result<Db> {
-        let by_turns;
-        let options = if file.takes_turns() {
-            by_turns = self.clone().sharing(Sharing::PerCall);
-            &by_turns
-        } else {
-            self
+        let sharing = match self.sharing {
+            _ if file.takes_turns() => Sharing::PerCall,
+            // Whoever has claimed the file has all turns.
+            sharing if sharing.takes_turns() => Sharing::OneWriter,
+            sharing => sharing,
         };
+        let options = &self.clone().sharing(sharing);
         options.validate()?;
         Ok(Db::from_opened(crate::recovery::open_shared(file, options)?, options))
     }

@@ -55,7 +55,7 @@ use crate::storage::mapped::Mapped;
 use crate::storage::open::{
     Locked, claim_to_read, open_and_lock, remove_new, share, sync_directory,
 };
-use crate::storage::reader_table::LastWriter;
+use crate::storage::reader_table::{LastWriter, note_other_writer};
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 
@@ -171,7 +171,7 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
     };
     if !options.rebuild_index {
         let tables = opening.state_of_tables(&region);
-        let last_writer = LastWriter::of(region.storage());
+        let last_writer = LastWriter::of(region.storage(), region.live().crc());
         if let Some((extents, found)) = opening.use_tables(&region, tables, last_writer, options)? {
             let mut opened = opening.finish(extents, found);
             if tables == Tables::Left {
@@ -191,7 +191,7 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
 
 /// Notes that a writer has the file which may do anything with it.
 fn note_writer(storage: &dyn Storage) -> Result<()> {
-    let noted = LastWriter::of(storage).note_other(storage);
+    let noted = note_other_writer(storage);
     noted.map_err(|source| io_error("write to", storage.path(), source))
 }
 
@@ -417,14 +417,8 @@ type FoundState = (CommitState, Recovery, u64);
 impl Opening {
     fn state_of_tables(&self, region: &Region) -> Tables {
         let live = region.live();
-        // The kernel reports an error of writing back once. A handle that only reads cannot note it
-        // for the next one, so it leaves the question to a writer.
-        if self.access == Access::ReadWrite
-            && region.storage().has_write_back_error()
-            && region.claim_live().is_ok()
-        {
-            live.set_sync_failed();
-        }
+        // A handle that only reads leaves the question to a writer, who can note the answer.
+        let is_written_back = self.access == Access::ReadOnly || region.is_written_back();
         // After a failed sync the cache may have lost records that the tables name.
         if live.has_failed_sync() || live.validate(region.view.file_bytes()).is_err() {
             return Tables::Unknown;
@@ -433,7 +427,8 @@ impl Opening {
             let is_as_closed = live.crc() == self.superblock.live_crc;
             return if is_as_closed { Tables::Clean } else { Tables::Unknown };
         }
-        if live.is_of(region.storage().identity()) { Tables::Left } else { Tables::Unknown }
+        let is_left = is_written_back && live.is_of(region.storage().identity());
+        if is_left { Tables::Left } else { Tables::Unknown }
     }
 
     fn finish(self, extents: Extents, (state, recovery, durable_lsn): FoundState) -> Opened {
@@ -548,7 +543,7 @@ impl Opening {
 
     /// Goes on with the tables of a handle by turns that was closed in order a moment ago, as in a turn of a
     /// handle that was open all the time. `None` if something is wrong, which the comparison with the log
-    /// finds; nothing is written then.
+    /// finds; no more than the segment table is mended then.
     fn go_on_from_close_by_turns(&mut self, region: &Arc<Region>) -> Option<(Extents, FoundState)> {
         region.windows.map_listed_pieces().ok()?;
         let (position, _) = committed_position(&self.superblock, region);
@@ -556,8 +551,6 @@ impl Opening {
         if !matches!(behind.next_record(), Ok(None)) {
             return None;
         }
-        // A copy may have been made since this handle claimed them.
-        region.storage().forget_claims();
         region.claim_stores([].into_iter()).ok()?;
         self.go_on_from_turn(region, None).ok()
     }
@@ -574,8 +567,6 @@ impl Opening {
         let mut extents = Extents::of(region);
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
         if self.access == Access::ReadWrite {
-            // A copy may have been made since this handle claimed them.
-            region.storage().forget_claims();
             region.claim_stores([].into_iter())?;
             // A killed process may have moved a piece and not told readers so, and what it left is
             // about to be free.

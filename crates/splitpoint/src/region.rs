@@ -307,6 +307,25 @@ impl Region {
         }
     }
 
+    /// Returns whether the kernel has lost nothing that it was to write back, as far as a handle can know.
+    ///
+    /// It reports an error once, so that the live header notes it for the next one. Where there may be no
+    /// store to that, nobody asks: whoever can note the answer does so later, or learns it of his sync.
+    pub(crate) fn is_written_back(&self) -> bool {
+        let can_note = || self.claim_live().is_ok() && self.device.can_note_failure();
+        if !can_note() {
+            return false;
+        }
+        if self.storage().has_write_back_error() {
+            // The page of the header may have been written meanwhile.
+            if can_note() {
+                self.live().set_sync_failed();
+            }
+            return false;
+        }
+        !self.live().has_failed_sync()
+    }
+
     /// Returns an error unless the file system has room for the stores of a few changes.
     pub(crate) fn require_room(&self) -> Result<()> {
         self.write("reserve space for", |storage| {

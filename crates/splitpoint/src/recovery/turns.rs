@@ -51,6 +51,8 @@ impl TakeOver for GoOn {
             }
             LastTurn::Killed => {
                 mark = Some(Mark::NotClean);
+                // A copy may have been made since this handle claimed them.
+                region.storage().forget_claims();
                 opening.warm_restart(region)?
             }
         };

@@ -41,6 +41,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -293,6 +294,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Returns the size of the file in bytes.
     fn file_bytes(&self) -> u64;
+
+    /// Returns the time since the machine was started.
+    fn since_boot(&self) -> Duration {
+        reader_table::since_boot()
+    }
 
     /// Returns whether the kernel failed to write back pages of the file and has not reported it
     /// yet. The page cache may then have dropped what a killed process stored.

@@ -12,7 +12,9 @@
 //!
 //! - A place is stored to by the owner of its lock alone, except for the word that tells it of moments
 //!   that are given up, which the writer stores.
-//! - The table says nothing of the store: any content of it is valid when nobody has the file open.
+//! - Of the store the table says only who had the last turn, and whether and when he was closed in order.
+//!   Whoever opens the store believes that as far as the live header agrees. Whatever else it says counts
+//!   only while somebody has the file open.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -84,7 +86,9 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///               had it (bits 2-63). 0 if the last writer was a handle of another kind
 ///     32     4  1 if a handle waits for its turn; 0 when one hands over and nobody is asleep
 ///     36     4  reserved
-///     40     8  the turn word of a handle that was closed in order, if it had the last turn
+///     40     8  of a handle that was closed in order, if it had the last turn: its turn word, with the
+///               checksum of bytes 64 to 135 and 144 to 4095 of the live header added to the high half by
+///               exclusive or
 ///     48     4  how often a handle has handed its turn over: who waits sleeps until it changes
 ///     52     4  reserved
 ///     56     8  when that handle was closed, in nanoseconds of the system's monotonic clock
@@ -237,6 +241,27 @@ impl TurnWord {
     }
 }
 
+/// What a handle leaves that had the last turn, and is closed in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) turn: TurnWord,
+    /// The checksum of the live header, so that the note is of these tables alone.
+    pub(crate) live_crc: u32,
+    /// When it was closed, since the machine was started.
+    pub(crate) at: Duration,
+}
+
+impl Left {
+    /// Returns the word that says so.
+    fn word(self) -> u64 {
+        self.turn.0 ^ u64::from(self.live_crc) << 32
+    }
+
+    fn at_ns(self) -> u64 {
+        self.at.as_nanos() as u64
+    }
+}
+
 /// How long the tables are trusted that a handle left which was closed in order.
 const LEFT_MAX: Duration = Duration::from_secs(1);
 
@@ -258,28 +283,34 @@ const fn offset_of(word: usize) -> u64 {
     READER_TABLE_OFFSET + 8 * word as u64
 }
 
+/// Returns a word of the head of the table, or 0 where the file has none.
+fn word_of(storage: &dyn Storage, word: usize) -> u64 {
+    if storage.file_bytes() < HEADER_BYTES {
+        return 0;
+    }
+    u64_at(&storage.read(offset_of(word), 8), 0)
+}
+
 impl LastWriter {
-    /// Returns who had the last turn in a file that nobody changes.
-    pub(crate) fn of(storage: &dyn Storage) -> Self {
-        if storage.file_bytes() < offset_of(LEFT_AT + 1) {
-            return Self::UNKNOWN;
-        }
-        let word = |word| u64_at(&storage.read(offset_of(word), 8), 0);
+    /// Returns who had the last turn in a file that nobody changes, whose live header has this checksum.
+    pub(crate) fn of(storage: &dyn Storage, live_crc: u32) -> Self {
+        let word = |word| word_of(storage, word);
         let turn = TurnWord(word(TURN));
-        let age = since_boot().checked_sub(Duration::from_nanos(word(LEFT_AT)));
-        let has_left = turn.has_ended() && word(LEFT) == turn.0;
+        let left = Left { turn, live_crc, at: Duration::from_nanos(word(LEFT_AT)) };
+        let has_left = turn.has_ended() && word(LEFT) == left.word();
+        let age = storage.since_boot().checked_sub(left.at);
         let has_just_left = has_left && age.is_some_and(|age| age <= LEFT_MAX);
         let is_trusted = turn != TurnWord::NONE && mutant::is_made(Mutant::TrustsLastTurns);
         Self { turn, has_just_left: has_just_left || is_trusted }
     }
+}
 
-    /// Tells handles that take turns that a writer has the file which may do anything with it: before it
-    /// does, so that a turn in which it is killed is not taken for one that has ended.
-    pub(crate) fn note_other(self, storage: &dyn Storage) -> io::Result<()> {
-        match self.turn {
-            TurnWord::NONE => Ok(()),
-            _ => write_turn(storage, TurnWord::NONE),
-        }
+/// Tells handles that take turns that a writer has the file which may do anything with it: before it
+/// does, so that a turn in which it is killed is not taken for one that has ended.
+pub(crate) fn note_other_writer(storage: &dyn Storage) -> io::Result<()> {
+    match TurnWord(word_of(storage, TURN)) {
+        TurnWord::NONE => Ok(()),
+        _ => write_turn(storage, TurnWord::NONE),
     }
 }
 
@@ -289,10 +320,9 @@ pub(crate) fn write_turn(storage: &dyn Storage, turn: TurnWord) -> io::Result<()
 }
 
 /// Notes that the handle which had the last turn is closed in order, where the table is not mapped.
-pub(crate) fn write_left(storage: &dyn Storage, turn: TurnWord) -> io::Result<()> {
-    let now_ns = since_boot().as_nanos() as u64;
-    storage.write_at(offset_of(LEFT_AT), &now_ns.to_le_bytes())?;
-    storage.write_at(offset_of(LEFT), &turn.0.to_le_bytes())
+pub(crate) fn write_left(storage: &dyn Storage, left: Left) -> io::Result<()> {
+    storage.write_at(offset_of(LEFT_AT), &left.at_ns().to_le_bytes())?;
+    storage.write_at(offset_of(LEFT), &left.word().to_le_bytes())
 }
 
 /// Notes that a handle waits for its turn, which has not opened the store yet, and sleeps until the place of
@@ -531,11 +561,14 @@ impl OtherReaders {
 
     /// Notes that the handle which had the last turn, if it was this one, is closed in order: see
     /// [`LastWriter::has_just_left`].
-    pub(crate) fn note_left(&self, turn: TurnWord) {
+    pub(crate) fn note_left(&self, left: Left) {
         let Some(table) = self.table.get().filter(|_| self.is_table_there()) else { return };
-        if turn.has_ended() && self.turn().is_ok_and(|last| last == turn) {
-            table.words()[LEFT_AT].store(since_boot_ns(), Ordering::Relaxed);
-            table.words()[LEFT].store(turn.0, Ordering::Release);
+        // Whoever has changed the live header meanwhile has begun a turn before.
+        fence(Ordering::Acquire);
+        let is_last = left.turn.has_ended() && self.turn().is_ok_and(|last| last == left.turn);
+        if is_last && table.can_be_stored_to() {
+            table.words()[LEFT_AT].store(left.at_ns(), Ordering::Relaxed);
+            table.words()[LEFT].store(left.word(), Ordering::Release);
         }
     }
 

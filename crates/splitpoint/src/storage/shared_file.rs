@@ -314,6 +314,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_handle_of_a_claimed_file_takes_no_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for sharing in [Sharing::Shared, Sharing::PerCall, Sharing::Exclusive] {
+            let claim = SharedFile::for_writer(file(&path), &path).unwrap();
+            let db = Options::new().sharing(sharing).open_shared(&claim).unwrap();
+            db.put("key", "value").unwrap();
+            assert!(!db.store().takes_turns(), "{sharing:?}");
+        }
+    }
+
     /// Runs `call` while somebody has the file for itself, who lets go of it after a while.
     fn beside_one_alone<T: Send>(path: &Path, call: impl FnOnce() -> T + Send) -> T {
         let alone = Options::new().sharing(Sharing::Exclusive).open(path).expect("it is free");

@@ -19,11 +19,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use self::disk::{Disk, How};
 use super::anon::{Memory, PageSize};
 use super::{
-    Backing, Identity, Span, Storage, Tail, WindowKind, no_room, uninterrupted, write_whole,
+    Backing, Identity, Room as FromWhere, Span, Storage, Tail, WindowKind, no_room, uninterrupted,
+    write_whole,
 };
 use crate::atomic::may_be_killed;
 use crate::db::Db;
@@ -36,6 +38,9 @@ use crate::options::{Create, Options};
 
 /// Largest file in bytes, and largest window.
 const FILE_BYTES_MAX: u64 = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
+
+/// How long a new machine has been on.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// A simulated machine with one file, for tests of crashes and faults.
 ///
@@ -70,6 +75,17 @@ struct Machine {
     /// What this machine never does.
     omission: Option<Omission>,
     room: Mutex<Room>,
+    write_back: Mutex<WriteBack>,
+    /// Nanoseconds since the machine was started.
+    clock_ns: AtomicU64,
+}
+
+/// What the kernel knows of the pages that it was to write, and has not told anybody.
+#[derive(Debug, Default)]
+struct WriteBack {
+    has_error: bool,
+    /// How long it takes to tell.
+    wait: Duration,
 }
 
 /// The blocks of the file, and how many there may be.
@@ -78,6 +94,8 @@ struct Room {
     /// Granules of the file without blocks.
     holes: BTreeSet<u64>,
     granules_max: u64,
+    /// Whether a page that is stored to takes a new block.
+    is_copied_on_write: bool,
 }
 
 impl Room {
@@ -232,7 +250,13 @@ impl Machine {
             fault: Mutex::new(fault),
             random_count: AtomicU64::new(0),
             omission: None,
-            room: Mutex::new(Room { holes: BTreeSet::new(), granules_max: u64::MAX }),
+            room: Mutex::new(Room {
+                holes: BTreeSet::new(),
+                granules_max: u64::MAX,
+                is_copied_on_write: false,
+            }),
+            write_back: Mutex::default(),
+            clock_ns: AtomicU64::new(HOUR.as_nanos() as u64),
         }
     }
 
@@ -242,7 +266,12 @@ impl Machine {
         let mut room = lock(&self.room).clone();
         room.holes.retain(|&hole| hole < granule_count);
         let (omission, room) = (self.omission, Mutex::new(room));
-        SimDisk(Arc::new(Self { omission, room, ..Self::with_disk(disk, boot, mount) }))
+        let clock_ns = AtomicU64::new(self.clock_ns.load(Ordering::Relaxed));
+        SimDisk(Arc::new(Self { omission, room, clock_ns, ..Self::with_disk(disk, boot, mount) }))
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     fn identity(&self) -> Identity {
@@ -385,6 +414,33 @@ impl SimDisk {
     #[cfg(test)]
     pub(crate) fn limit_to(&self, bytes: u64) {
         lock(&self.0.room).granules_max = bytes / GRANULE_BYTES;
+    }
+
+    /// Has the file system take a new block for each page that is stored to, as btrfs does.
+    #[cfg(test)]
+    pub(crate) fn copy_on_write(&self) {
+        lock(&self.0.room).is_copied_on_write = true;
+    }
+
+    /// Lets time go by.
+    #[cfg(test)]
+    pub(crate) fn pass(&self, time: Duration) {
+        self.0.pass(time);
+    }
+
+    /// Has the kernel write all pages back, and fail: any part may be on the disk, and the pages are marked
+    /// clean. It reports that once.
+    #[cfg(test)]
+    pub(crate) fn fail_write_back(&self) {
+        let file_bytes = self.file().len();
+        lock(&self.0.disk).fail_sync(&(0..file_bytes));
+        lock(&self.0.write_back).has_error = true;
+    }
+
+    /// Has each question for an error of write-back take so long.
+    #[cfg(test)]
+    pub(crate) fn delay_write_back_reports(&self, wait: Duration) {
+        lock(&self.0.write_back).wait = wait;
     }
 
     /// Returns the number of calls to the storage that may fail.
@@ -677,6 +733,21 @@ impl Storage for Sim {
         let count = self.machine.random_count.fetch_add(1, Ordering::Relaxed) + 1;
         let mixed = (count << 32 ^ self.machine.boot).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(mixed ^ mixed >> 29)
+    }
+
+    fn since_boot(&self) -> Duration {
+        Duration::from_nanos(self.machine.clock_ns.load(Ordering::Relaxed))
+    }
+
+    fn has_write_back_error(&self) -> bool {
+        let mut write_back = lock(&self.machine.write_back);
+        self.machine.pass(write_back.wait);
+        std::mem::take(&mut write_back.has_error)
+    }
+
+    fn claim_stores(&self, _offset: u64, _bytes: u64) -> io::Result<FromWhere> {
+        let is_copied_on_write = lock(&self.machine.room).is_copied_on_write;
+        Ok(if is_copied_on_write { FromWhere::OfFileSystem } else { FromWhere::Claimed })
     }
 
     fn file_bytes(&self) -> u64 {

@@ -51,7 +51,7 @@ use crate::storage::Room;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
-use crate::storage::reader_table::{TurnWord, write_left, write_turn};
+use crate::storage::reader_table::{Left, TurnWord, write_left, write_turn};
 use crate::testing::mutant::{self, Mutant};
 
 /// How often the list of what is not durable is made anew while others sync.
@@ -597,7 +597,7 @@ impl Store {
 
     /// Closes a handle that takes turns: what its durability asks for. The tables stay as they are.
     pub(super) fn close_by_turns(&self) -> Result<()> {
-        let (is_changed, is_promised) = {
+        let (is_changed, is_promised, turn) = {
             let mut writer = self.lock()?;
             self.group.check()?;
             if std::mem::replace(&mut writer.is_closed, true) {
@@ -611,30 +611,31 @@ impl Store {
             let is_promised = self.durability != Durability::Buffered
                 || !writer.pace.is_unasked()
                 || neighbours.is_some_and(Neighbours::is_of_program);
-            (writer.change_count > 0 || writer.mark == Mark::New, is_promised)
+            let is_changed = writer.change_count > 0 || writer.mark == Mark::New;
+            (is_changed, is_promised, writer.turn.word)
         };
         if is_changed && is_promised {
             self.sync()?;
         }
-        self.note_left()
+        self.note_left(turn);
+        Ok(())
     }
 
     /// Notes for the next one who opens the file that this handle was closed in order, if it had the last
-    /// turn. An error of the device that nobody else may ask for any more is noted in the file.
-    fn note_left(&self) -> Result<()> {
-        let turn = self.lock()?.turn.word;
-        if self.region.storage().has_write_back_error() {
-            if self.region.claim_live().is_ok() {
-                self.region.live().set_sync_failed();
-            }
-            return Ok(());
+    /// turn, and the tables are in the cache or on the disk.
+    fn note_left(&self, turn: TurnWord) {
+        let storage = self.region.storage();
+        // Of what happens after this moment the next look says nothing.
+        let at = storage.since_boot();
+        if !self.region.is_written_back() {
+            return;
         }
+        let left = Left { turn, live_crc: self.region.live().crc(), at };
         match &self.others {
-            Some(others) => others.note_left(turn),
-            // The machine has stopped, or the handle had no turn: nobody is told.
-            None => drop(write_left(self.region.storage(), turn)),
+            Some(others) => others.note_left(left),
+            // The machine has stopped: nobody is told.
+            None => drop(write_left(storage, left)),
         }
-        Ok(())
     }
 }
 
@@ -683,10 +684,40 @@ impl Default for Turn {
 
 #[cfg(all(test, not(any(loom, miri))))]
 mod tests {
-    use crate::SimDisk;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
+
+    use crate::format::READER_TABLE_OFFSET;
     use crate::options::{Durability, Options, Sharing};
+    use crate::{Db, SimDisk};
 
     const MIB: u64 = 1 << 20;
+
+    /// A warm restart changes the piece epoch.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_open_by_turns_a_moment_after_an_orderly_close_is_no_warm_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        for sharing in [Sharing::Shared, Sharing::PerCall] {
+            let path = dir.path().join(format!("{sharing:?}"));
+            let options = Options::new().sharing(sharing).durability(Durability::Buffered);
+            let open = || options.open(&path).unwrap();
+            let epoch = |db: &Db| db.store().region.live().piece_epoch();
+            let goes_on = |is_noted: bool| {
+                let db = open();
+                db.put("key", "value").unwrap();
+                let before = epoch(&db);
+                db.close().unwrap();
+                if !is_noted {
+                    let file = File::options().write(true).open(&path).unwrap();
+                    file.write_all_at(&[0; 8], READER_TABLE_OFFSET + 40).unwrap();
+                }
+                epoch(&open()) == before
+            };
+            assert!((0..100).any(|_| goes_on(true)), "one of them takes less than a second");
+            assert!(!goes_on(false));
+        }
+    }
 
     /// On a simulated machine each change takes over from another handle.
     #[test]

@@ -19,6 +19,8 @@ mod checkpoint;
 #[cfg(test)]
 mod churn;
 #[cfg(test)]
+mod closes;
+#[cfg(test)]
 mod compaction;
 #[cfg(test)]
 mod concurrency;

@@ -12,7 +12,6 @@ use crate::format::{GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, READER_TABLE_OFFSET,
 use crate::index::line::LINE_BYTES;
 use crate::live::LineWindow;
 use crate::piece::piece_of;
-use crate::storage::reader_table::since_boot;
 use crate::testing::mutant::{Mutant, with};
 use crate::{Change, Db, Durability, Options, Recovery, Sharing, SimDisk};
 
@@ -171,31 +170,128 @@ fn an_index_older_than_the_header_is_not_trusted() {
     assert!(wrong_count > 2, "pages that nobody misses prove nothing: {wrong_count}");
 }
 
-/// A moment after it was closed they are not compared: the others took turns without a look at them, too.
-#[test]
-fn tables_that_a_handle_by_turns_has_left_for_a_while_are_compared_with_the_log() {
-    let by_turns = options().sharing(Sharing::Shared);
+fn by_turns() -> Options {
+    options().sharing(Sharing::Shared).durability(Durability::Buffered)
+}
+
+/// Returns what a handle by turns has left that was closed, with an index from before, which a comparison with
+/// the log finds. At the close it takes so long to ask for an error of write-back.
+fn left_with_old_index(wait: Duration) -> SimDisk {
     let disk = SimDisk::new();
-    let db = disk.open(&by_turns).unwrap();
+    let db = disk.open(&by_turns()).expect("a new store");
     let mut content = Content::new();
     change(&db, &mut content, 0..300, Durability::Sync);
     let older = disk.file();
     change(&db, &mut content, 300..700, Durability::Sync);
     let pages = index_pages(&db);
-    db.close().unwrap();
-    let recovery_after = |age: Duration| {
-        let mut newer = disk.file();
-        let closed = since_boot().saturating_sub(age).as_nanos() as u64;
-        let at = READER_TABLE_OFFSET as usize + 56;
-        newer[at..at + 8].copy_from_slice(&closed.to_le_bytes());
-        with_pages_of(&newer, &older, &pages).kill().open(&by_turns).unwrap().recovery()
+    disk.delay_write_back_reports(wait);
+    db.close().expect("nothing fails here");
+    let left = with_pages_of(&disk.file(), &older, &pages);
+    left.pass(wait);
+    left
+}
+
+fn is_replayed_by_turns(disk: &SimDisk) -> bool {
+    let db = disk.open(&by_turns()).expect("it opens");
+    matches!(db.recovery(), Recovery::Replayed { .. })
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A moment after it was closed they are not compared: the others took turns without a look at them, too.
+#[test]
+fn tables_that_a_handle_by_turns_has_left_for_a_while_are_compared_with_the_log() {
+    let left = left_with_old_index(Duration::ZERO);
+    let is_replayed_after = |time| {
+        let disk = left.kill();
+        disk.pass(time);
+        is_replayed_by_turns(&disk)
     };
-    let (moment, while_ago) = (Duration::ZERO, Duration::from_secs(2));
-    let is_replayed = |recovery| matches!(recovery, Recovery::Replayed { .. });
-    assert!(is_replayed(recovery_after(while_ago)));
-    assert!((0..100).any(|_| !is_replayed(recovery_after(moment))), "one of them takes less");
-    let trusted = with(Mutant::TrustsLastTurns, || recovery_after(while_ago));
-    assert!(!is_replayed(trusted));
+    assert!(!is_replayed_after(SECOND));
+    let longer = SECOND + Duration::from_nanos(1);
+    assert!(is_replayed_after(longer));
+    assert!(!with(Mutant::TrustsLastTurns, || is_replayed_after(longer)));
+}
+
+#[test]
+fn the_time_since_a_close_by_turns_begins_before_it_asks_for_an_error() {
+    assert!(!is_replayed_by_turns(&left_with_old_index(SECOND)));
+    assert!(is_replayed_by_turns(&left_with_old_index(2 * SECOND)));
+}
+
+/// A writer of an older version knows nothing of the note, and a copy may be put back.
+#[test]
+fn tables_of_another_header_than_a_handle_by_turns_has_left_are_compared_with_the_log() {
+    let mut file = left_with_old_index(Duration::ZERO).file();
+    assert!(!is_replayed_by_turns(&SimDisk::with_file(&file)));
+    // A figure for `stat`.
+    file[LIVE_OFFSET as usize + 408] ^= 1;
+    assert!(is_replayed_by_turns(&SimDisk::with_file(&file)));
+}
+
+#[test]
+fn a_writer_of_another_kind_withdraws_what_a_handle_by_turns_has_left() {
+    let turn_word = |disk: &SimDisk| u64_at(&disk.file(), READER_TABLE_OFFSET as usize + 24);
+    let disk = SimDisk::new();
+    let db = disk.open(&by_turns()).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.close().unwrap();
+    assert_ne!(turn_word(&disk), 0);
+    let killed = {
+        let db = disk.open(&options()).unwrap();
+        db.put_with(b"other", b"value", Durability::Buffered).unwrap();
+        disk.kill()
+    };
+    assert_eq!(turn_word(&killed), 0);
+    let db = killed.open(&by_turns()).unwrap();
+    assert_eq!(super::read(&db).unwrap().len(), 2);
+}
+
+/// Opens a store whose pages the kernel could not write, and makes a change durable: a power loss takes
+/// nothing then. Returns how it was opened.
+fn reopen_and_lose_power(disk: &SimDisk, options: &Options) -> Recovery {
+    let db = disk.open(options).expect("there is room");
+    db.put_with(b"last", b"value", Durability::Sync).expect("there is room");
+    let (recovery, content) = (db.recovery(), super::read(&db).expect("it is sound"));
+    drop(db);
+    for seed in [0, 1, u64::MAX] {
+        let (_, found) = open(&disk.lose_power(seed));
+        assert_eq!(found, content, "{recovery:?}, seed {seed}");
+    }
+    recovery
+}
+
+#[test]
+fn a_close_by_turns_notes_an_error_of_write_back_or_leaves_it_to_the_next_open() {
+    for is_full in [false, true] {
+        let disk = SimDisk::new();
+        disk.copy_on_write();
+        let db = disk.open(&by_turns()).unwrap();
+        db.put(b"key", b"value").unwrap();
+        disk.fail_write_back();
+        if is_full {
+            disk.limit_to(disk.file().len() as u64);
+        }
+        db.close().unwrap();
+        disk.limit_to(u64::MAX);
+        let recovery = reopen_and_lose_power(&disk, &by_turns());
+        assert!(matches!(recovery, Recovery::Replayed { .. }), "full: {is_full}: {recovery:?}");
+    }
+}
+
+#[test]
+fn an_open_without_room_leaves_an_error_of_write_back_to_the_next_one() {
+    let disk = SimDisk::new();
+    disk.copy_on_write();
+    let db = disk.open(&options()).unwrap();
+    db.put_with(b"key", b"value", Durability::Buffered).unwrap();
+    let disk = disk.kill();
+    disk.fail_write_back();
+    disk.limit_to(disk.file().len() as u64);
+    disk.open(&options()).unwrap_err();
+    disk.limit_to(u64::MAX);
+    let recovery = reopen_and_lose_power(&disk, &options());
+    assert!(matches!(recovery, Recovery::Replayed { .. }), "{recovery:?}");
 }
 
 /// The published commit names records that are not there.
