@@ -219,7 +219,7 @@ mod tests {
         for _ in 0..100 {
             db.put("key", "value").unwrap();
         }
-        assert!(std::ptr::eq(&*first, &*list()), "nobody made another one");
+        assert!(std::sync::Arc::ptr_eq(&first, &list()), "nobody made another one");
     }
 
     /// Returns whether a snapshot has a big record that `change` has stored, after one that was taken before.
