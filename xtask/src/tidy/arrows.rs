@@ -46,7 +46,15 @@ const LAYERS: &[&[&str]] = &[
     &["batch"],
     &["value"],
     &["pins"],
-    &["error", "atomic", "bitmap", "key_list", "storage::fork", "testing::mutant"],
+    &[
+        "error",
+        "atomic",
+        "bitmap",
+        "key_list",
+        "storage::fork",
+        "testing::meanwhile",
+        "testing::mutant",
+    ],
     &["file_kind", "holder"],
 ];
 
