@@ -229,6 +229,107 @@ fn a_handle_that_takes_turns_compacts_beside_the_changes_of_another() {
     assert!(options.open(&path).unwrap().check().unwrap().is_clean());
 }
 
+/// Returns a disk with a store of many segments that are half dead, which may be compacted.
+fn half_dead(options: &Options, keys: u64) -> SimDisk {
+    let disk = SimDisk::new();
+    let db = disk.open(&self::options().keep_dead_records()).unwrap();
+    overwrite(&db, keys, 2 * keys);
+    db.close().unwrap();
+    let db = disk.open(options).unwrap();
+    // The first turn prepares that; the second one empties a few segments, which wait for a checkpoint.
+    db.maintain(1).unwrap();
+    assert!(db.store().lock().unwrap().superblock.is_compacted);
+    db.close().unwrap();
+    disk
+}
+
+fn by_turns() -> Options {
+    options().sharing(Sharing::Shared)
+}
+
+/// Each call read a few segments, found no room for the next copies, and freed none of those segments.
+#[test]
+fn maintain_by_turns_frees_what_it_empties_on_a_full_disk() {
+    let (keys, room_bytes) = (32_000, 1 << 20);
+    let disk = half_dead(&by_turns(), keys);
+    disk.limit_to(disk.file().len() as u64 + room_bytes);
+    let db = disk.open(&by_turns()).unwrap();
+    let live_bytes = db.stats().unwrap().live_bytes;
+    let done = db.maintain(u64::MAX).unwrap();
+    assert!(done.is_done && done.moved_bytes > 2 * room_bytes, "{done:?}, {live_bytes} are live");
+    assert_eq!(done.waiting_bytes, 0);
+    assert_eq!(db.stats().unwrap().record_count, keys);
+    assert!(db.check().unwrap().is_clean());
+}
+
+#[test]
+fn maintain_by_turns_uses_what_it_empties_before_it_has_emptied_all() {
+    let options = by_turns().checkpoint_bytes_min(256 << 10);
+    let disk = half_dead(&options, 40_000);
+    let before = disk.file().len() as u64;
+    let db = disk.open(&options).unwrap();
+    let live_bytes = db.stats().unwrap().live_bytes;
+    let done = db.maintain(u64::MAX).unwrap();
+    assert!(done.moved_bytes > live_bytes / 2, "{done:?}");
+    let grown_bytes = disk.file().len() as u64 - before;
+    assert!(grown_bytes < done.moved_bytes * 3 / 4, "{grown_bytes} of {done:?}");
+}
+
+/// So it is after a put that found no room for its value.
+#[test]
+fn maintain_by_turns_makes_a_checkpoint_of_a_log_that_goes_on_without_a_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = by_turns().open(dir.path().join("a")).unwrap();
+    overwrite(&db, 100, 150);
+    {
+        let writer = &mut *db.store().lock_for_change().unwrap();
+        let room = writer.log.room();
+        writer.log.reserve(room + 1, &mut writer.extents).unwrap();
+        let (committed, _) = db.store().region.live().committed();
+        assert!(committed < writer.log.position().lsn);
+    }
+    db.maintain(u64::MAX).unwrap();
+    let checkpoint = db.stats().unwrap().checkpoint;
+    assert!(checkpoint.is_some());
+    assert!(db.check().unwrap().is_clean());
+}
+
+#[test]
+fn a_handle_by_turns_that_keeps_dead_records_makes_no_checkpoint_for_what_others_emptied() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let one = by_turns().open(&path).unwrap();
+    overwrite(&one, 4_000, 12_000);
+    let value = one.get(5_u64.to_le_bytes()).unwrap();
+    overwrite(&one, 4_000, 12_000);
+    let held = one.maintain(u64::MAX).unwrap();
+    assert!(held.is_done && held.waiting_bytes > 0, "a value holds them: {held:?}");
+    let other = by_turns().keep_dead_records().open(&path).unwrap();
+    assert!(other.maintain(u64::MAX).unwrap().is_done);
+    assert!(other.maintain(u64::MAX).unwrap().is_done);
+    assert_eq!(other.store().lock().unwrap().checkpoints.begun_count, 0);
+    drop(value);
+}
+
+#[test]
+fn free_space_that_the_reserve_lacks_is_not_given_back() {
+    let db = SimDisk::new().open(&by_turns()).unwrap();
+    let extents = &mut db.store().lock().unwrap().extents;
+    let bytes = 32 * GRANULE_BYTES;
+    let offset = extents.allocate(bytes, bytes).unwrap();
+    extents.allocate(GRANULE_BYTES, GRANULE_BYTES).unwrap();
+    extents.release(offset, bytes);
+    extents.set_needs(Needs {
+        segment_bytes: bytes,
+        segment_bytes_min: GRANULE_BYTES,
+        image_bytes: bytes,
+        place_bytes: bytes,
+    });
+    assert_eq!(extents.punch_free(0, usize::MAX).0, 0);
+    extents.end_reserve();
+    assert!(extents.punch_free(0, usize::MAX).0 >= bytes);
+}
+
 /// What a checkpoint lets be freed, the changes after it free; so nothing is too much right after it.
 #[test]
 fn what_changes_free_after_a_checkpoint_is_given_back_without_another() {

@@ -478,6 +478,11 @@ impl Extents {
         self.left_bytes = if is_too_much { self.warm_bytes() } else { 0 };
     }
 
+    /// Notes that no more is left than there is: what is freed next may be given back.
+    fn note_cooler(&mut self) {
+        self.left_bytes = self.left_bytes.min(self.warm_bytes());
+    }
+
     /// Allocates the last free range with pages before `end`, if there are more than may be: to give its
     /// pages back without the lock, and then [`release_cool`](Self::release_cool) it. What may not be
     /// given back stays.
@@ -556,12 +561,17 @@ impl Extents {
                 self.warm.add(Extent { granule, count });
             }
         }
+        self.note_cooler();
         bytes_cooled
     }
 
     /// Gives the blocks of up to `count_max` free ranges back to the file system, from a granule on; returns
-    /// their bytes, and the granule with which to go on. Others may have freed them.
+    /// their bytes, and the granule with which to go on. Others may have freed them. None while the reserve
+    /// lacks some, which they may become.
     pub(crate) fn punch_free(&mut self, from: u64, count_max: usize) -> (u64, Option<u64>) {
+        if !self.is_reserve_whole() {
+            return (0, None);
+        }
         let is_large = |extent: &Extent| extent.count * GRANULE_BYTES >= PUNCH_BYTES_MIN;
         let free = self.space.unreserved().filter(|extent| extent.granule >= from);
         let mut large: Vec<Extent> =
@@ -575,6 +585,7 @@ impl Extents {
                 bytes_punched += bytes;
             }
         }
+        self.note_cooler();
         (bytes_punched, large.get(count_max).map(|extent| extent.granule))
     }
 
@@ -641,6 +652,7 @@ impl Extents {
                 let _ = self.region.storage().punch(offset, bytes);
             }
         }
+        self.note_cooler();
     }
 
     /// Removes the free granules at the end of the file from the list; [`shrink`](Self::shrink)

@@ -65,7 +65,7 @@ pub(crate) struct Checkpointing {
     begun_lsn: u64,
     last_bytes: u64,
     /// Before which log sequence number none is tried, after one that could not be written.
-    put_off_lsn: u64,
+    pub(super) put_off_lsn: u64,
     /// How much the file might have grown when that was decided.
     put_off_free_bytes: u64,
     /// Whether the thread is to give back pages of free space: more was freed than may keep them.
@@ -201,6 +201,18 @@ impl Writer {
         self.checkpoints.interval(region, is_compacted.then_some(self.state.live_bytes))
     }
 
+    /// Returns whether so much waits for a checkpoint that one is due, and nobody makes one.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        let Self { compacting: Some(compacting), checkpoints, superblock, state, .. } = self else {
+            return false;
+        };
+        let image_bytes = superblock.checkpoint.map_or(0, |name| name.bytes);
+        let bytes_min = WAITING_BYTES_MIN.min(checkpoints.bytes_min);
+        checkpoints.is_idle()
+            && superblock.is_compacted
+            && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
+    }
+
     /// Makes a checkpoint due with the next change, if nobody makes one; after one that could not be
     /// written, when the next one may be tried.
     pub(super) fn hurry_checkpoint(&mut self) {
@@ -302,17 +314,7 @@ impl Store {
     /// Makes a checkpoint due if enough waits for it. Handles that take turns make one within a turn, for
     /// which the others wait.
     pub(super) fn checkpoint_for_waiting(&self, writer: &mut Writer) {
-        let Writer { compacting: Some(compacting), checkpoints, superblock, state, .. } = writer
-        else {
-            return;
-        };
-        let image_bytes = superblock.checkpoint.map_or(0, |name| name.bytes);
-        let bytes_min = WAITING_BYTES_MIN.min(checkpoints.bytes_min);
-        if checkpoints.is_idle()
-            && superblock.is_compacted
-            && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
-            && !self.takes_turns()
-        {
+        if !self.takes_turns() && writer.wants_checkpoint() {
             writer.hurry_checkpoint();
         }
     }
@@ -480,6 +482,10 @@ impl Store {
     /// Makes a checkpoint now, within a turn.
     pub(super) fn checkpoint_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
         let lsn = writer.log.position().lsn;
+        if self.region.live().committed().0 < lsn {
+            // The log has gone on into a segment for a change that was not made.
+            self.commit(writer);
+        }
         writer.checkpoints.progress = Progress::Idle;
         self.begin_checkpoint(writer, lsn, 1)?;
         self.walk_to_end(writer)?;

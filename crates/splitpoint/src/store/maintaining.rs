@@ -13,6 +13,8 @@ use crate::storage::failure::is_want_of_room;
 
 /// Free ranges that a turn gives back to the file system, while the others wait: milliseconds.
 const PUNCHES_A_TURN: usize = 16;
+/// How often a turn makes room at most, on a full disk, while the others wait.
+const ROUNDS_IN_TURN_MAX: u32 = 4;
 /// About what a key takes in a checkpoint, in bytes.
 const IMAGE_BYTES_PER_KEY: u64 = 6;
 /// Bytes that wait at a close, from which on a checkpoint is made to free them.
@@ -119,13 +121,15 @@ impl Store {
     /// Compacts in turns of a segment or two each. Nothing but records is moved: the file is not cut, whose
     /// end others know.
     fn compact_by_turns(&self, budget: u64) -> Result<Maintenance> {
-        let mut done = Maintenance::default();
+        let (mut done, mut is_held) = (Maintenance::default(), false);
         while !done.is_done && done.read_bytes < budget.max(1) {
-            self.compact_in_turn(&mut *self.lock_for_change()?, &mut done)?;
+            self.compact_in_turn(&mut *self.lock_for_change()?, &mut done, &mut is_held)?;
         }
         let mut from = done.is_done.then_some(0);
         while let Some(granule) = from {
             let mut writer = self.lock_for_change()?;
+            // What another handle had held back is free for this one.
+            let _ = self.hold(&mut writer);
             let (bytes, next) = writer.extents.punch_free(granule, PUNCHES_A_TURN);
             done.returned_bytes += bytes;
             from = next;
@@ -133,12 +137,21 @@ impl Store {
         Ok(done)
     }
 
-    /// Begins to compact, or reads segments, and frees what was emptied if there is no other.
-    fn compact_in_turn(&self, writer: &mut Writer, done: &mut Maintenance) -> Result<()> {
+    /// Begins to compact, or reads segments, and frees what was emptied if there is no other, or much
+    /// waits. `is_held` says whether the last checkpoint for that has freed nothing: somebody looks at it.
+    fn compact_in_turn(
+        &self,
+        writer: &mut Writer,
+        done: &mut Maintenance,
+        is_held: &mut bool,
+    ) -> Result<()> {
+        if writer.compacting.is_none() {
+            // What others have emptied, they free.
+            done.is_done = true;
+            return Ok(());
+        }
         if !writer.may_compact(self) {
-            let is_worth = writer.compacting.is_some()
-                && (writer.state.dead_bytes > 0 || self.has_victim(writer));
-            if is_worth {
+            if writer.state.dead_bytes > 0 || self.has_victim(writer) {
                 self.start_compacting(writer);
                 self.checkpoint_in_this_turn(writer)?;
             }
@@ -146,17 +159,58 @@ impl Store {
             return Ok(());
         }
         let moved_before = writer.moved_bytes();
-        let read_bytes = self.compact(writer, LOG_SEGMENT_BYTES_MAX)?;
-        done.read_bytes += read_bytes;
-        done.moved_bytes += writer.moved_bytes() - moved_before;
-        done.is_done = read_bytes < LOG_SEGMENT_BYTES_MAX;
-        if done.is_done && writer.waiting_bytes() > 0 {
-            self.checkpoint_in_this_turn(writer)?;
-            for _ in 0..LOOKS_AT_PINS {
-                self.reuse_emptied(writer);
+        self.reuse_emptied(writer);
+        // Copies shall not take the place of the checkpoint that frees what they leave.
+        let _ = self.hold(writer);
+        let mut round_count = 0;
+        done.is_done = loop {
+            match self.compact_slices(writer, &mut done.read_bytes) {
+                // A full disk: what is emptied comes free by checkpoints.
+                Err(error) if is_want_of_room(&error) => {
+                    round_count += 1;
+                    if round_count > ROUNDS_IN_TURN_MAX || !self.regain_more_in_turn(writer)? {
+                        return Err(error);
+                    }
+                }
+                is_done => break is_done?,
             }
+        };
+        done.moved_bytes += writer.moved_bytes() - moved_before;
+        if done.is_done || !*is_held && writer.wants_checkpoint() {
+            let waiting_bytes = writer.waiting_bytes();
+            self.free_emptied_in_turn(writer)?;
+            *is_held = writer.waiting_bytes() >= waiting_bytes;
         }
         done.waiting_bytes = writer.waiting_bytes();
+        Ok(())
+    }
+
+    /// Reads as much as the largest segment has, or a little more; returns whether nothing is left.
+    fn compact_slices(&self, writer: &mut Writer, read_bytes: &mut u64) -> Result<bool> {
+        let end = *read_bytes + LOG_SEGMENT_BYTES_MAX;
+        while *read_bytes < end {
+            if writer.needs_room {
+                // A look at the room of the file system is enough for a few stores only.
+                self.region.require_room()?;
+            }
+            let slice_bytes = self.compact(writer, SLICE_BYTES)?;
+            *read_bytes += slice_bytes;
+            if slice_bytes < SLICE_BYTES {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Frees what was emptied, by a checkpoint within the turn, unless somebody looks at it.
+    pub(super) fn free_emptied_in_turn(&self, writer: &mut Writer) -> Result<()> {
+        if writer.waiting_bytes() == 0 {
+            return Ok(());
+        }
+        self.checkpoint_in_this_turn(writer)?;
+        for _ in 0..LOOKS_AT_PINS {
+            self.reuse_emptied(writer);
+        }
         Ok(())
     }
 

@@ -339,6 +339,14 @@ impl Store {
         writer.pause_regaining();
     }
 
+    /// Does what [`regain_more`](Self::regain_more) does within a turn.
+    pub(super) fn regain_more_in_turn(&self, writer: &mut Writer) -> Result<bool> {
+        let before = writer.extents.free_bytes();
+        self.empty_what_fits(writer);
+        self.free_emptied_in_turn(writer)?;
+        Ok(writer.extents.free_bytes() > before)
+    }
+
     /// Empties the segments whose live records have room in the compacted head, those first that give
     /// most. Of a store that was never compacted it prepares that.
     fn empty_what_fits(&self, writer: &mut Writer) {

@@ -374,6 +374,10 @@ impl Store {
             new.begin_compaction(self, live_share, &turns.options);
             new.go_on_compacting(writer);
         }
+        if new.superblock.checkpoint != writer.superblock.checkpoint {
+            // Another handle had room for one.
+            writer.checkpoints.put_off_lsn = 0;
+        }
         // One that compacts makes them closer together.
         new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
         *writer = new;

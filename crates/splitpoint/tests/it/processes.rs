@@ -546,6 +546,10 @@ fn a_reader_that_is_stopped_holds_back_what_it_holds_and_is_named() {
     let writer = compacting().open(&path).unwrap();
     let holder = Process::start("hold", &path, 0);
     let pid = holder.child.id();
+    // It is to open the store beside a writer.
+    while !writer.stats().unwrap().readers.iter().any(|reader| reader.pid == pid) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     drop(writer);
     overwrite_beside(holder, &path, |holder, db| {
         signal(holder, "-STOP");
