@@ -333,7 +333,8 @@ fn one(range: Range<usize>) -> Vec<Range<usize>> {
 const HARMLESS: &[Harmless] = &[
     Harmless {
         what: "the reader table",
-        reason: "it says nothing of the store, and a writer that is alone erases it",
+        reason: "a writer that is alone erases it; what it says of the last turn and of a close counts \
+                 only if the live header agrees, and then spares a comparison",
         ended: &[Closed, Killed, PowerLost],
         is_noticed_too: false,
         ranges: |_| one(READER_TABLE),
