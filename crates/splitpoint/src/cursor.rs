@@ -230,7 +230,8 @@ fn cut(runs: &[Range<u64>], part_count: usize) -> Vec<Runs> {
     for parts_left in (1..=part_count as u64).rev() {
         let (wanted_bytes, mut part_bytes) = (bytes_left.div_ceil(parts_left), 0);
         let mut part = Vec::new();
-        while part_bytes < wanted_bytes
+        // The last part also has the runs at the end in which no record is yet.
+        while (part_bytes < wanted_bytes || parts_left == 1)
             && let Some(run) = rest.next_if(|run| {
                 // Half of a run more or less.
                 part_bytes == 0 || part_bytes + bytes_of(run) / 2 <= wanted_bytes || parts_left == 1
@@ -290,5 +291,7 @@ mod tests {
         let bytes = |part: &Runs| part.iter().map(|run| run.end - run.start).sum::<u64>();
         assert!(parts.iter().all(|part| bytes(part).abs_diff(12) < 5), "{parts:?}");
         assert!(cut(&[], 2).iter().all(|part| part.is_empty()));
+        // A segment in which no record is yet.
+        assert_eq!(cut(&[0..8, 8..16, 64..64], 2)[1].len(), 2);
     }
 }
