@@ -9,7 +9,7 @@ use crate::format::{GRANULE_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Segment
 use crate::region::Needs;
 use crate::space::Extent;
 use crate::testing::mutant::{self, Mutant};
-use crate::{Batch, Db, Durability, Options, Sharing, SimDisk, SimFault};
+use crate::{Batch, Db, Durability, Options, Recovery, Sharing, SimDisk, SimFault};
 
 const EIO: i32 = 5;
 /// Bytes that go back to the system as one even on a disk that is nearly full.
@@ -601,4 +601,31 @@ fn changes_of_a_file_do_not_pay_for_space_that_is_on_its_way() {
     let shares = || (moved_share(), mutant::with(Mutant::PaysForWaiting, moved_share));
     let (right, wrong) = crate::background::without_threads(shares);
     assert!(right < 2.0 && wrong > 1.3 * right, "{wrong} instead of {right}");
+}
+
+/// Its segment waits to be used again, and is emptied.
+#[test]
+fn a_big_record_that_waits_is_not_dead_again_after_a_replay() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    (0..64).for_each(|i: u64| db.put(i.to_le_bytes(), value(i)).unwrap());
+    assert!(db.delete(1_u64.to_le_bytes()).unwrap());
+    db.maintain(u64::MAX).unwrap();
+    assert!(db.store().lock().unwrap().superblock.is_compacted);
+    let big_bytes = 100_000;
+    db.put(0_u64.to_le_bytes(), vec![7; big_bytes]).unwrap();
+    db.put(0_u64.to_le_bytes(), value(0)).unwrap();
+    db.sync().unwrap();
+    let stats = db.stats().unwrap();
+    assert!(stats.segments.big == 0 && stats.segments.waiting > big_bytes as u64, "{stats:?}");
+    let db = disk.remount(0).open(&options()).unwrap();
+    assert!(matches!(db.recovery(), Recovery::Replayed { .. }), "{:?}", db.recovery());
+    let replayed = db.stats().unwrap();
+    assert_eq!(replayed.segments.big, 0);
+    assert!(
+        replayed.dead_bytes <= stats.dead_bytes,
+        "{} {}",
+        replayed.dead_bytes,
+        stats.dead_bytes
+    );
 }

@@ -108,8 +108,10 @@ pub(super) struct Counts {
     abandoned_bytes: u64,
     /// Records that were replaced, whose sizes are not known yet.
     replaced: Vec<Addr>,
-    /// Big records that were.
-    buried: Vec<Addr>,
+    /// Big records that were, and their bytes.
+    buried: Vec<(Addr, u64)>,
+    /// Of the replaced bytes, those in segments that wait to be used again: they count as dead no more.
+    waiting_bytes: u64,
     /// The segments of big records of batches that no COMMIT follows, so far.
     abandoned_bigs: HashSet<u64>,
     units: UnitCounts,
@@ -160,7 +162,7 @@ impl Counts {
     fn count_replaced(&mut self, addr: Addr, bytes: u64) {
         self.replaced_bytes += bytes;
         if bytes > BIG_BYTES_MIN {
-            self.buried.push(addr);
+            self.buried.push((addr, bytes));
         }
         self.units.add(addr.offset(), -bytes.cast_signed(), bytes.cast_signed());
     }
@@ -182,21 +184,34 @@ impl Counts {
         }
     }
 
-    /// Adds the segments' part of the counts to a table that has them. Returns the bytes of those whose big
-    /// record was live until then.
-    pub(super) fn add_to(&mut self, view: &View, table: &mut SegmentTable) -> u64 {
+    /// Adds the segments' part of the counts to a table that has them. Returns the bytes of those that wait
+    /// now, whose big record was live until then. In a store that is not compacted they wait when that
+    /// begins.
+    pub(super) fn add_to(
+        &mut self,
+        view: &View,
+        table: &mut SegmentTable,
+        is_compacted: bool,
+    ) -> u64 {
         self.add_replaced(view);
         self.units.add_to(table);
-        let buried = self.buried.iter().map(|&addr| segment_of_big(addr));
-        let mut buried_bytes = 0;
-        for offset in buried.chain(self.abandoned_bigs.iter().copied()) {
+        let buried = self.buried.iter().map(|&(addr, bytes)| (segment_of_big(addr), bytes));
+        // Of these the log has counted the names alone.
+        let abandoned = self.abandoned_bigs.iter().map(|&offset| (offset, 0));
+        let (mut buried_bytes, mut record_bytes) = (0, 0);
+        for (offset, bytes) in buried.chain(abandoned) {
             // Others are in the log.
-            if view.segment(offset).is_ok_and(|header| header.kind == SegmentKind::Big)
-                && table.has_live_big(offset)
-            {
-                buried_bytes += table.bury_big(offset).map_or(0, |big| big.end - big.start);
+            if view.segment(offset).is_ok_and(|header| header.kind == SegmentKind::Big) {
+                record_bytes += bytes;
+                if table.has_live_big(offset) {
+                    buried_bytes += table.bury_big(offset).map_or(0, |big| big.end - big.start);
+                }
             }
         }
+        if !is_compacted {
+            return 0;
+        }
+        self.waiting_bytes = record_bytes;
         buried_bytes
     }
 
@@ -243,10 +258,11 @@ impl Counts {
         Ok(CommitState {
             record_count: less("record count", stored_count, self.deleted_count)?,
             live_bytes: less("live bytes", stored_bytes, self.replaced_bytes)?,
-            dead_bytes: before.dead_bytes
+            dead_bytes: (before.dead_bytes
                 + self.replaced_bytes
                 + self.tombstone_bytes
-                + self.abandoned_bytes,
+                + self.abandoned_bytes)
+                .saturating_sub(self.waiting_bytes),
             ..before
         })
     }

@@ -74,11 +74,8 @@ impl Base {
             // A record may name what the image has, and two threads the same.
             scan.log_bytes += found.add_to(&mut segments)?;
         }
-        let buried_bytes = scan.counts.add_to(view, &mut segments);
-        if is_compacted {
-            // Else they are taken off when the store begins to compact.
-            scan.big_bytes = scan.big_bytes.saturating_sub(buried_bytes);
-        }
+        let buried_bytes = scan.counts.add_to(view, &mut segments, is_compacted);
+        scan.big_bytes = scan.big_bytes.saturating_sub(buried_bytes);
         Ok(Self { image, scan, segments })
     }
 
