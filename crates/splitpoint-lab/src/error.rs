@@ -67,6 +67,8 @@ pub enum Error {
         /// The part that differs.
         what: &'static str,
     },
+    /// Two partial results have more than 2^64 keys together.
+    KeyCount,
     /// The bytes are not a partial result, or belong to another version.
     Malformed {
         /// What is wrong.
@@ -109,6 +111,7 @@ impl fmt::Display for Error {
             Self::Different { what } => {
                 write!(f, "the partial results are of different measurements: the {what} differs")
             }
+            Self::KeyCount => f.write_str("the partial results have more than 2^64 keys together"),
             Self::Malformed { what, offset } => {
                 write!(f, "not a partial result: {what} at byte {offset}")
             }

@@ -56,6 +56,12 @@ const COPIES_MAX: usize = 8;
 /// The sample that has the fewest hashes keeps one in 2 to this power.
 const SAMPLING_MAX: u32 = 63;
 
+/// Returns the most hashes that counts with a limit keep while keys or other counts are added. It is a
+/// quarter more: where none is dropped, each may come again, and thinning sorts them.
+fn kept_max(hash_limit: usize) -> usize {
+    hash_limit.saturating_add(hash_limit / 4)
+}
+
 impl Setup {
     /// Returns a measurement of a table with `bucket_count` buckets.
     ///
@@ -84,7 +90,8 @@ impl Setup {
     ///
     /// With more keys, a hash counts as 8 at most, however often it comes. If that leaves too many, it
     /// samples them, by the smallest power of two that keeps so few. The sample does not depend on the
-    /// order of the keys, nor on how counts were merged. While keys are added, a quarter more are kept.
+    /// order of the keys, nor on how counts were merged. While keys are added and counts merged, a quarter
+    /// more are kept.
     #[must_use]
     pub fn limit_hashes(self, limit: usize) -> Self {
         Self { hash_limit: limit, ..self }
@@ -115,7 +122,7 @@ impl Setup {
     /// bytes, without the keys.
     pub fn memory_bytes(&self, key_count: u64) -> u64 {
         let counters = self.reducer.bucket_count() * COUNTER_BYTES;
-        let hashes = (key_count >> self.sampling).min(self.hash_limit as u64);
+        let hashes = (key_count >> self.sampling).min(kept_max(self.hash_limit) as u64);
         counters.saturating_add(hashes.saturating_mul(HASH_BYTES))
     }
 
@@ -144,6 +151,10 @@ impl Setup {
         }
         stats.settle();
         stats
+    }
+
+    fn is_limited(&self) -> bool {
+        self.hash_limit != usize::MAX
     }
 
     /// Returns the text that identifies this measurement.
@@ -218,9 +229,7 @@ impl PartialStats {
         self.bits.add(hash);
         if is_sampled(hash, self.setup.sampling) {
             self.hashes.push(hash);
-            let limit = self.setup.hash_limit;
-            // A quarter more: where none is dropped, each may come again, and thinning sorts them.
-            if self.hashes.len() > limit.saturating_add(limit / 4) {
+            if self.hashes.len() > kept_max(self.setup.hash_limit) {
                 self.settle();
             }
         }
@@ -320,13 +329,15 @@ impl PartialStats {
     ///
     /// # Errors
     ///
-    /// [`Error::Different`] if `other` is of another measurement; then it adds nothing.
+    /// [`Error::Different`] if `other` is of another measurement, [`Error::KeyCount`] if both have more
+    /// than 2^64 keys, which decoded counts may claim; then it adds nothing.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         if self.setup.description() != other.setup.description() {
             return Err(Error::Different { what: "setup" });
         }
-        self.key_count += other.key_count;
-        self.key_bytes += other.key_bytes;
+        // No other count but the bytes is above it.
+        self.key_count = self.key_count.checked_add(other.key_count).ok_or(Error::KeyCount)?;
+        self.key_bytes = self.key_bytes.saturating_add(other.key_bytes);
         self.bits.merge(&other.bits);
         // Without a limit the two are equal.
         self.sample(self.setup.sampling.max(other.setup.sampling));
@@ -338,7 +349,9 @@ impl PartialStats {
         }
         // What was dropped and what came may be as many.
         self.thinned_count = usize::MAX;
-        self.settle();
+        if self.hashes.len() > kept_max(self.setup.hash_limit) {
+            self.settle();
+        }
         for (bucket, &keys) in (0..).zip(&other.counters) {
             self.add_to_bucket(bucket, keys);
         }
@@ -409,7 +422,7 @@ impl PartialStats {
 
     /// Returns the kept hashes, in rising order. With a limit, a hash comes 8 times at most.
     pub fn sorted_hashes(&self) -> Vec<u64> {
-        let mut hashes = self.hashes.clone();
+        let mut hashes = self.settled().hashes.clone();
         hashes.sort_unstable();
         hashes
     }
@@ -532,12 +545,41 @@ mod tests {
         assert!(stats.merge(&PartialStats::new(small.sample_hashes(1))).is_err());
     }
 
+    /// Merges of few keys each sort what is kept only when a quarter more has come.
+    #[test]
+    fn small_counts_are_merged_without_thinning_each_time() {
+        let mut merged = limited(0..200, 100);
+        let kept = merged.hashes.len();
+        let mut most = 0;
+        for key in 200..400 {
+            merged.merge(&limited(key..key + 1, 100)).unwrap();
+            most = most.max(merged.hashes.len());
+        }
+        assert!(kept <= 100 && (101..=125).contains(&most), "{kept}, {most}");
+        assert_eq!(merged.sorted_hashes(), limited(0..400, 100).sorted_hashes());
+        assert_eq!(merged.encode(), limited(0..400, 100).encode());
+    }
+
+    #[test]
+    fn counts_of_more_keys_than_a_word_counts_are_not_merged() {
+        let mut stats = limited(0..3, 100);
+        stats.add_to_bucket(0, 1);
+        stats.carries.insert(0, u64::from(u32::MAX) - 1);
+        stats.key_count = u64::MAX - 2;
+        let before = stats.encode();
+        assert_eq!(stats.merge(&limited(0..3, 100)), Err(Error::KeyCount));
+        assert_eq!(stats.encode(), before);
+        stats.merge(&limited(0..2, 100)).unwrap();
+        assert_eq!(stats.key_count(), u64::MAX);
+    }
+
     #[test]
     fn memory_is_stated_before_it_is_used() {
         let specimen = Specimen::by_name("xxh3-64").unwrap();
         let setup = Setup::new(specimen, 0, Reduction::LowMask, 1 << 20).unwrap();
         assert_eq!(setup.memory_bytes(1000), (8 << 20) + 32_000);
         assert_eq!(setup.sample_hashes(3).memory_bytes(1000), (8 << 20) + 4000);
+        assert_eq!(setup.limit_hashes(80).memory_bytes(1000), (8 << 20) + 3200);
         assert_eq!(
             setup.check_memory(1000, 1 << 20),
             Err(Error::Memory { needed_bytes: (8 << 20) + 32_000, allowed_bytes: 1 << 20 })

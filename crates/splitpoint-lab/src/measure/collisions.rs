@@ -108,8 +108,8 @@ fn of_window<Word: Copy + Eq + Into<u64>>(
 ) -> Collisions {
     let runs = sorted.chunk_by(|left, right| left == right).filter(|run| run.len() > 1);
     let pairs = |run: &[Word]| {
-        let keys = run.len() as u64 + repeats_of(run[0].into());
-        keys.saturating_mul(keys - 1) / 2
+        let keys = u128::from(run.len() as u64 + repeats_of(run[0].into()));
+        u64::try_from(keys * (keys - 1) / 2).unwrap_or(u64::MAX)
     };
     let pair_count = runs.clone().map(pairs).fold(0, u64::saturating_add);
     let n = key_count as f64;

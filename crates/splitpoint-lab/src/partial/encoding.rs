@@ -1,7 +1,8 @@
 //! Partial statistics as bytes, to pass between processes and machines.
 //!
 //! ```text
-//! magic "SPLP", version u16, length u16 and text of the setup, keys u64, bytes of keys u64,
+//! magic "SPLP", version u16 (2 with a limit of hashes, 1 without), length u16 and text of the setup,
+//! keys u64, bytes of keys u64,
 //! bits never clear u64, bits ever set u64, 64 counts of set bits u64,
 //! only with a limit of hashes: the sample that keeps so few, as a power of two u64,
 //! keys of each bucket as LEB128, hashes u64 and each of them rising,
@@ -20,6 +21,12 @@ use crate::{Error, Specimen};
 
 const MAGIC: [u8; 4] = *b"SPLP";
 const VERSION: u16 = 1;
+/// That of counts with a limit. Those of version 1 kept every copy of a hash.
+const VERSION_LIMITED: u16 = 2;
+
+fn version_of(is_limited: bool) -> u16 {
+    if is_limited { VERSION_LIMITED } else { VERSION }
+}
 
 impl PartialStats {
     /// Returns the counts as bytes.
@@ -32,18 +39,18 @@ impl PartialStats {
     }
 
     fn encode_settled(&self) -> Vec<u8> {
-        let description = self.setup.description();
+        let (description, is_limited) = (self.setup.description(), self.setup.is_limited());
         let description_bytes = u16::try_from(description.len()).expect("names are short");
         let mut out = Vec::with_capacity(self.counters.len() + 8 * self.hashes.len() + 1024);
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&version_of(is_limited).to_le_bytes());
         out.extend_from_slice(&description_bytes.to_le_bytes());
         out.extend_from_slice(description.as_bytes());
         let words = [self.key_count, self.key_bytes, self.bits.always_set(), self.bits.ever_set()];
         for word in words.into_iter().chain(self.bits.ones()) {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        if self.setup.hash_limit != usize::MAX {
+        if is_limited {
             out.extend_from_slice(&u64::from(self.setup.sampling).to_le_bytes());
         }
         for keys in self.chains() {
@@ -54,7 +61,7 @@ impl PartialStats {
         for hash in hashes {
             out.extend_from_slice(&hash.to_le_bytes());
         }
-        if self.setup.hash_limit != usize::MAX {
+        if is_limited {
             out.extend_from_slice(&(self.repeats.len() as u64).to_le_bytes());
             for word in self.repeats.iter().flat_map(|(&hash, &times)| [hash, times]) {
                 out.extend_from_slice(&word.to_le_bytes());
@@ -84,8 +91,11 @@ impl PartialStats {
         for count in &mut ones {
             *count = reader.word()?;
         }
+        if ones.iter().any(|&count| count > stats.key_count) {
+            return Err(reader.malformed("bits of more hashes than keys"));
+        }
         stats.bits = BitCounts::of_sums(always_set, ever_set, &ones);
-        if setup.hash_limit != usize::MAX {
+        if setup.is_limited() {
             stats.setup.sampling = u32::try_from(reader.word()?)
                 .ok()
                 .filter(|&sampling| sampling <= SAMPLING_MAX)
@@ -107,8 +117,12 @@ impl PartialStats {
         if !stats.hashes.iter().all(|&hash| is_sampled(hash, stats.setup.sampling)) {
             return Err(reader.malformed("hashes that are not of the sample"));
         }
-        if setup.hash_limit != usize::MAX {
+        if setup.is_limited() {
             stats.repeats = reader.repeats(&stats.hashes, stats.key_count)?;
+            let has_too_few = stats.key_count <= setup.hash_limit as u64;
+            if has_too_few && (stats.setup.sampling > 0 || !stats.repeats.is_empty()) {
+                return Err(reader.malformed("hashes left out below the limit"));
+            }
         }
         if reader.offset != reader.bytes.len() {
             return Err(reader.malformed("bytes after the end"));
@@ -168,14 +182,20 @@ fn described(bytes: &[u8]) -> Result<(&[u8], Reader<'_>), Error> {
     if reader.take::<4>()? != MAGIC {
         return Err(Error::Malformed { what: "another magic number", offset: 0 });
     }
-    if u16::from_le_bytes(reader.take()?) != VERSION {
-        return Err(Error::Malformed { what: "another version", offset: 4 });
+    let version = u16::from_le_bytes(reader.take()?);
+    if ![VERSION, VERSION_LIMITED].contains(&version) {
+        return Err(Error::Malformed { what: "a version other than 1 and 2", offset: 4 });
     }
     if checksum(&bytes[..content]).to_le_bytes() != bytes[content..] {
         return Err(reader.malformed("a wrong checksum"));
     }
     let description_bytes = u16::from_le_bytes(reader.take()?);
     let description = reader.take_slice(usize::from(description_bytes))?;
+    if version != version_of(description.windows(3).any(|part| part == b" <=")) {
+        let what = "a version that does not fit its setup; version 1 with a limit of hashes is of an \
+                    earlier build: count the keys again";
+        return Err(Error::Malformed { what, offset: 4 });
+    }
     Ok((description, reader))
 }
 
@@ -327,6 +347,49 @@ mod tests {
         }
     }
 
+    /// Seals `bytes`, whose checksum is wrong, and returns the fault for which they are refused.
+    fn fault_of(mut bytes: Vec<u8>, setup: Setup) -> &'static str {
+        bytes.truncate(bytes.len() - 8);
+        let sum = checksum(&bytes).to_le_bytes();
+        bytes.extend_from_slice(&sum);
+        match PartialStats::decode(&bytes, setup) {
+            Err(Error::Malformed { what, .. }) => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn counts_below_their_limit_have_every_hash() {
+        let setup = counted().setup().limit_hashes(90);
+        let few = setup.limit_hashes(20).count([b"one".as_slice(); 90]).encode();
+        let as_of_many = |limit: &[u8]| {
+            let mut bytes = few.clone();
+            let at = bytes.windows(4).position(|part| part == b"<=20").unwrap();
+            bytes[at + 2..at + 4].copy_from_slice(limit);
+            bytes
+        };
+        assert_eq!(fault_of(as_of_many(b"90"), setup), "hashes left out below the limit");
+        // The sample follows the text and 68 words.
+        let mut sampled = setup.count([b"one".as_slice(); 9]).encode();
+        sampled[8 + setup.description().len() + 68 * 8] = 1;
+        let found = fault_of(sampled, setup);
+        assert!(
+            ["hashes left out below the limit", "hashes that are not of the sample"]
+                .contains(&found)
+        );
+    }
+
+    #[test]
+    fn counts_with_a_limit_have_a_version_of_their_own() {
+        for (setup, version) in [(*counted().setup(), 1), (counted().setup().limit_hashes(20), 2)] {
+            let bytes = setup.count([b"one".as_slice()]).encode();
+            assert_eq!(bytes[4..6], [version, 0]);
+            let mut other = bytes.clone();
+            other[4] = 3 - version;
+            assert!(fault_of(other, setup).starts_with("a version that does not fit its setup"));
+        }
+    }
+
     #[test]
     fn the_setup_comes_back_from_the_bytes() {
         let golden = Specimen::all().filter_map(|specimen| {
@@ -376,7 +439,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(what(resealed(&|content| content.push(0))), "bytes after the end");
-        assert_eq!(what(resealed(&|content| content[4] = 9)), "another version");
+        assert_eq!(what(resealed(&|content| content[4] = 9)), "a version other than 1 and 2");
+        let bits_at = 8 + stats.setup().description().len() + 4 * 8;
+        let bits = |content: &mut Vec<u8>| content[bits_at + 7] = 1;
+        assert_eq!(what(resealed(&bits)), "bits of more hashes than keys");
         let keys_at = 8 + stats.setup().description().len();
         assert_eq!(what(resealed(&|content| content[keys_at] ^= 1)), "buckets that do not add up");
         let hashes_at = bytes.len() - 8 - 1000 * 8;

@@ -15,8 +15,8 @@ use crate::error;
 /// Bytes of keys that are copied before they are counted.
 const BATCH_BYTES: u64 = 1 << 24;
 
-/// Hashes that counts keep by themselves: 64 MiB of them on their way. Of more keys, half as many to
-/// so many.
+/// Hashes that counts keep by themselves: 64 MiB of them on their way, 80 while keys are added. If more
+/// are left when a hash counts as 8 at most, half as many to so many.
 const HASHES_MAX: usize = 1 << 23;
 
 /// Has counts keep one in 2 to this power of the hashes; with `"auto"`, as few as that takes.

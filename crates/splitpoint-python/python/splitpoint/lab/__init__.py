@@ -156,7 +156,9 @@ class Partial:
 
     `hash` is a name or several; the other arguments are those of `measure`. Each of the hashes takes
     8 bytes, those that `sample_hashes` leaves out take nothing. With ``sample_hashes="auto"`` up to
-    2 to the power of 23 are kept, and of more keys a sample, which is the same for any partition.
+    2 to the power of 23 are kept, a quarter more while keys are added. Of more keys than that, a hash is
+    kept 8 times at most, with the number of the others; if that is not enough, a sample, which is the
+    same for any partition.
 
     >>> parts = [Partial("xxh3-64", buckets=64) for _ in range(2)]
     >>> parts[0].add(["a", "b"])

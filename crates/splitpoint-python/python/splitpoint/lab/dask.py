@@ -45,7 +45,8 @@ def analyze(
 
     Without `buckets` there are about as many as keys, which are counted in a pass of its own, or
     taken from the metadata of Parquet. With ``sample_hashes="auto"`` at most 64 MiB of hashes of each
-    function travel, whatever the number of keys is. Keys that come again are counted again, and the
+    function travel, and as many numbers of hashes that come more than 8 times as there are of these,
+    whatever the number of keys is. Keys that come again are counted again, and the
     report says about how many do; with `distinct`, Dask removes them first, which moves the data
     between the workers.
 
