@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -14,7 +15,7 @@ use splitpoint::{
     Create, Db, Error, ErrorKind, Holder, HolderRole, Options, Result, Sharing, Table, Unsupported,
 };
 
-use crate::error;
+use crate::{error, opening};
 
 /// A table by its access method. Only stores have calls of their own.
 #[derive(Debug)]
@@ -166,10 +167,8 @@ impl Opened {
     /// # Errors
     ///
     /// Those of [`Options::open`]: [`ErrorKind::Locked`] if the parent has the file for itself.
-    fn reopened(&self) -> Result<Self> {
-        let options = self.options.clone().create(Create::Never).read_only();
-        // Nobody has the file for itself in order to read it.
-        let options = options.sharing(Sharing::OneWriter);
+    fn reopened(&self, sharing: Sharing) -> Result<Self> {
+        let options = self.options.clone().create(Create::Never).read_only().sharing(sharing);
         let access = Access::Store(options.open(&self.absolute)?);
         let reopened = Self::new(access, self.path(), options);
         Ok(Self { absolute: self.absolute.clone(), is_childs: true, ..reopened })
@@ -256,12 +255,17 @@ impl<T: Send> Ends for Mutex<Option<T>> {
 /// A table, open or closed.
 #[derive(Debug)]
 pub(crate) struct Handle {
+    /// A lock that is only taken with the interpreter's: a fork of another thread finds it free.
     slot: RwLock<Option<Call>>,
+    /// Who else may have the file open.
+    sharing: Sharing,
+    /// How long an open waits for the others.
+    lock_timeout: Duration,
 }
 
 impl Handle {
-    pub(crate) fn new(opened: Opened) -> Self {
-        Self { slot: RwLock::new(Some(Call::new(opened))) }
+    pub(crate) fn new(opened: Opened, sharing: Sharing, lock_timeout: Duration) -> Self {
+        Self { slot: RwLock::new(Some(Call::new(opened))), sharing, lock_timeout }
     }
 
     /// Returns the table, for a change.
@@ -293,25 +297,27 @@ impl Handle {
         if matches!(opened.access, Access::Other(_)) {
             return Err(error::forked(py, opened.path()));
         }
-        let reopened = py.detach(|| self.reopen(&opened));
-        reopened.map_err(|error| error::raise(py, &error))?.ok_or_else(|| error::closed(py))
+        let sharing = match self.sharing {
+            // Nobody has the file for itself in order to read it.
+            Sharing::Exclusive => Sharing::OneWriter,
+            sharing => sharing,
+        };
+        let own = opening::wait(py, self.lock_timeout, || opened.reopened(sharing))?;
+        self.replace(py, opened, Call::new(own)).ok_or_else(|| error::closed(py))
     }
 
-    /// Opens a table of the parent again, for this child, and keeps that one instead. Returns the one
-    /// that there is by then, or `None` if it was closed meanwhile.
-    fn reopen(&self, parents: &Call) -> Result<Option<Call>> {
-        let reopened = Call::new(parents.reopened()?);
+    /// Keeps a table of this child instead of its parent's. Returns the one that there is by then, or
+    /// `None` if it was closed meanwhile.
+    fn replace(&self, py: Python<'_>, parents: Call, own: Call) -> Option<Call> {
         let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
         let is_still = slot.as_ref().is_some_and(|now| Arc::ptr_eq(&now.0, &parents.0));
-        if !is_still {
-            // Another thread of the child was first.
-            return Ok(slot.clone());
-        }
-        let replaced = slot.replace(reopened.clone());
+        // Otherwise another thread of the child was first.
+        let unused = if is_still { slot.replace(own) } else { Some(own) };
+        let now = slot.clone();
         drop(slot);
-        // Only from memory: it is the parent's to close.
-        drop(replaced);
-        Ok(Some(reopened))
+        // The parent's goes only from memory: the file is not this process's to close.
+        py.detach(|| drop((unused, parents)));
+        now
     }
 
     /// Calls `work`, which only reads, on the table. It must not run Python code, which may close the
@@ -455,10 +461,13 @@ impl Handle {
             let moved = rehash(&absolute);
             let store = options.clone().create(Create::Never).open(&absolute)?;
             let opened = Opened::new(Access::Store(store), &origin.path, options);
-            set(Call::new(Opened { absolute, ..opened }));
-            moved.map(drop)
+            Ok((Opened { absolute, ..opened }, moved))
         });
-        reopened.map_err(|error| error::raise(py, &error))
+        let moved = reopened.and_then(|(opened, moved)| {
+            set(Call::new(opened));
+            moved
+        });
+        moved.map(drop).map_err(|error| error::raise(py, &error))
     }
 
     /// Returns whether the table is a store in a file.

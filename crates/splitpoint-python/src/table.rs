@@ -154,7 +154,7 @@ impl Table {
                 opening::open_path(&place, flag, mode, options.clone())
             }
         })?;
-        Ok(Self { handle: Handle::new(opened) })
+        Ok(Self { handle: Handle::new(opened, sharing, lock_timeout) })
     }
 
     fn __getitem__<'py>(

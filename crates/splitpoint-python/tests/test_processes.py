@@ -233,8 +233,10 @@ class Forks(Scratch):
 
             changer = threading.Thread(target=self.change_and_tell, args=(writer, from_parent))
             changer.start()
-            found = self.in_child(work)
-            changer.join()
+            try:
+                found = self.in_child(work)
+            finally:
+                changer.join()
             # The change may have been made before the child looked.
             self.assertIn(found[0], (b"1", b"2"))
             self.assertEqual(found[1:], (b"2", {b"a": b"2"}))
@@ -259,8 +261,12 @@ class Forks(Scratch):
 
         closer = threading.Thread(target=lambda: (os.read(waiting, 1), table.close()))
         closer.start()
-        self.assertEqual(self.in_child(work), {b"a": b"1", b"b": b"2"})
-        closer.join()
+        try:
+            self.assertEqual(self.in_child(work), {b"a": b"1", b"b": b"2"})
+        finally:
+            # The child may have failed before it wrote.
+            os.write(parent_waits, b".")
+            closer.join()
         os.close(waiting)
         os.close(parent_waits)
         with splitpoint.open(self.path(), "r") as table:
@@ -342,42 +348,109 @@ class Forks(Scratch):
             "get_into": lambda table: table.get_into("a", bytearray(1)),
             "snapshot": lambda table: dict(table.snapshot()),
             "stats": lambda table: table.stats().record_count,
+            "lookups": lambda table: ("a" in table, table.lookups().lookup_count)[1],
             "repr": lambda table: "read-only" in repr(table),
-            "backup": lambda table: table.backup(self.path("copy.spt")) > 0,
+            "backup": lambda table: table.backup(f"{table.path}.copy") > 0,
         }
         expected = {
             "get": b"1", "in": True, "len": 1, "iter": [b"a"], "items": {b"a": b"1"},
             "get_many": [b"1", None], "view": b"1", "get_into": 1, "snapshot": {b"a": b"1"}, "stats": 1,
-            "repr": True, "backup": True,
+            "lookups": 1, "repr": True, "backup": True,
         }  # fmt: skip
-        with splitpoint.open(self.path()) as table:
-            table["a"] = "1"
-            for name, read in reads.items():
-                with self.subTest(name):
-                    found = self.in_child(lambda read=read: read(table))
-                    self.assertEqual(found, expected[name])
-            to_child, from_parent = os.pipe()
-            waiting, child_waits = os.pipe()
+        for sharing in ("one-writer", "shared", "per-call"):
+            path = self.path(f"{sharing}.spt")
+            with splitpoint.open(path, sharing=sharing, instrument=True) as table:
+                table["a"] = "1"
+                for name, read in reads.items():
+                    with self.subTest(name, sharing=sharing):
+                        found = self.in_child(lambda read=read, table=table: read(table))
+                        self.assertEqual(found, expected[name])
+                with self.subTest("follows", sharing=sharing):
+                    self.check_that_a_child_follows(table)
+                self.assertFalse(table.readonly)
 
-            def work():
-                before = table["a"]
-                os.write(child_waits, b".")
-                os.read(to_child, 1)
-                return before, table["a"], table["b"], dict(table)
+    def check_that_a_child_follows(self, table):
+        """A child has read before its parent changes the table, and reads again after it."""
+        to_child, from_parent = os.pipe()
+        waiting, child_waits = os.pipe()
 
-            def change():
-                os.read(waiting, 1)
-                table.update(a="2", b="3")
-                os.write(from_parent, b".")
+        def work():
+            before = table["a"]
+            os.write(child_waits, b".")
+            os.read(to_child, 1)
+            return before, table["a"], table["b"], dict(table)
 
-            changer = threading.Thread(target=change)
-            changer.start()
+        def change():
+            os.read(waiting, 1)
+            table.update(a="2", b="3")
+            os.write(from_parent, b".")
+
+        changer = threading.Thread(target=change)
+        changer.start()
+        try:
             found = self.in_child(work)
+        finally:
+            # The child may have failed before it wrote.
+            os.write(child_waits, b".")
             changer.join()
-            self.assertEqual(found, (b"1", b"2", b"3", {b"a": b"2", b"b": b"3"}))
-            for pipe in (to_child, from_parent, waiting, child_waits):
-                os.close(pipe)
-            self.assertFalse(table.readonly)
+        self.assertEqual(found, (b"1", b"2", b"3", {b"a": b"2", b"b": b"3"}))
+        for pipe in (to_child, from_parent, waiting, child_waits):
+            os.close(pipe)
+
+    def test_a_child_that_has_read_per_call_keeps_nobody_out(self):
+        """Between its calls, as its parent."""
+        table = splitpoint.open(self.path(), sharing="per-call")
+        table["a"] = "1"
+
+        def work():
+            before = table["a"]
+            with splitpoint.open(self.path(), sharing="exclusive") as alone:
+                alone["a"] = "2"
+            return before, table["a"]
+
+        self.assertEqual(self.in_child(work), (b"1", b"2"))
+        table.close()
+
+    def test_a_check_in_a_child_is_one_beside_a_writer(self):
+        """It finds nothing, or the writer in its way."""
+        for sharing, expected in (("one-writer", ["locked"]), ("shared", [None]), ("per-call", [None])):
+            path = self.path(f"{sharing}.spt")
+            with self.subTest(sharing), splitpoint.open(path, sharing=sharing) as table:
+                table["a"] = "1"
+                calls = [lambda table=table: table.check()]
+                self.assertEqual(self.in_child(lambda calls=calls: self.codes_of(calls)), expected)
+
+    def test_a_child_waits_as_long_as_its_parent_would(self):
+        """The parent has the table for itself, and closes it while the child waits."""
+        table = splitpoint.open(self.path(), sharing="exclusive", lock_timeout=900)
+        table["a"] = "1"
+        waiting, child_waits = os.pipe()
+
+        def work():
+            # Ctrl-C ends the wait, and the next one ends by itself.
+            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+            try:
+                return table["a"]
+            except TimeoutError:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            os.write(child_waits, b".")
+            return "interrupted", table["a"]
+
+        def interrupt(*_):
+            raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        closer = threading.Thread(target=lambda: (os.read(waiting, 1), table.close()))
+        closer.start()
+        try:
+            self.assertEqual(self.in_child(work), ("interrupted", b"1"))
+        finally:
+            # The child may have failed before it wrote.
+            os.write(child_waits, b".")
+            closer.join()
+            signal.signal(signal.SIGALRM, before)
+        os.close(waiting)
+        os.close(child_waits)
 
     def viewed(self, table):
         with table.view("a") as value:
