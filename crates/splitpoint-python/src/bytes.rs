@@ -25,13 +25,19 @@ impl<'py> ByteString<'py> {
     /// The same, for an object that the caller needs no more.
     #[inline]
     pub(crate) fn owned(object: Bound<'py, PyAny>, role: &str) -> PyResult<Self> {
-        match object.cast_into::<PyBytes>() {
+        // Of this very type, which asks the interpreter nothing.
+        match object.cast_into_exact::<PyBytes>() {
             Ok(bytes) => Ok(Self::Bytes(bytes)),
             Err(other) => Self::of_other(other.into_inner(), role),
         }
     }
 
+    #[inline(never)]
     fn of_other(object: Bound<'py, PyAny>, role: &str) -> PyResult<Self> {
+        let object = match object.cast_into::<PyBytes>() {
+            Ok(bytes) => return Ok(Self::Bytes(bytes)),
+            Err(other) => other.into_inner(),
+        };
         let object = match object.cast_into::<PyString>() {
             Ok(text) => {
                 text.to_str()?;
@@ -50,6 +56,7 @@ impl<'py> ByteString<'py> {
     }
 
     /// Returns the bytes.
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes.as_bytes(),

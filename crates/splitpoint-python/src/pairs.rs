@@ -2,42 +2,72 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 /// A key with its value, not yet looked at.
 pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// What [`pairs_of`] returns.
+pub(crate) enum Pairs<'py> {
+    /// Those of a dict.
+    Dict(std::vec::IntoIter<Pair<'py>>),
+    /// The items of a mapping, or of an iterable.
+    Items(Bound<'py, PyIterator>),
+    /// The keys of a mapping, which has the values.
+    Keys(Bound<'py, PyIterator>, Bound<'py, PyAny>),
+}
+
+impl<'py> Iterator for Pairs<'py> {
+    type Item = PyResult<Pair<'py>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Items(items) => items.next().map(|item| pair_of(item?)),
+            Self::Dict(pairs) => pairs.next().map(Ok),
+            Self::Keys(keys, source) => keys.next().map(|key| {
+                let key = key?;
+                let value = source.get_item(&key)?;
+                Ok((key, value))
+            }),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Dict(pairs) => pairs.size_hint(),
+            Self::Items(_) | Self::Keys(..) => (0, None),
+        }
+    }
+}
 
 /// Returns the pairs of a mapping, or of an iterable of pairs: what `dict.update` takes.
 ///
 /// # Errors
 ///
 /// `TypeError` for anything else, `ValueError` for an item that is no pair.
-pub(crate) fn pairs_of<'py>(
-    source: &Bound<'py, PyAny>,
-) -> PyResult<Box<dyn Iterator<Item = PyResult<Pair<'py>>> + 'py>> {
+pub(crate) fn pairs_of<'py>(source: &Bound<'py, PyAny>) -> PyResult<Pairs<'py>> {
     if let Ok(dict) = source.cast_exact::<PyDict>() {
         // All at once, without a tuple for each: while they are stored the dict may change.
         let pairs: Vec<Pair<'py>> = dict.iter().collect();
-        return Ok(Box::new(pairs.into_iter().map(Ok)));
+        return Ok(Pairs::Dict(pairs.into_iter()));
+    }
+    if source.cast_exact::<PyList>().is_ok() {
+        return Ok(Pairs::Items(source.try_iter()?));
     }
     if source.hasattr("items")? {
-        let items = source.call_method0("items")?.try_iter()?;
-        return Ok(Box::new(items.map(|item| pair_of(item?))));
+        return Ok(Pairs::Items(source.call_method0("items")?.try_iter()?));
     }
     if source.hasattr("keys")? {
-        let (keys, source) = (source.call_method0("keys")?.try_iter()?, source.clone());
-        return Ok(Box::new(keys.map(move |key| {
-            let key = key?;
-            let value = source.get_item(&key)?;
-            Ok((key, value))
-        })));
+        return Ok(Pairs::Keys(source.call_method0("keys")?.try_iter()?, source.clone()));
     }
-    Ok(Box::new(source.try_iter()?.map(|item| pair_of(item?))))
+    Ok(Pairs::Items(source.try_iter()?))
 }
 
 /// Returns the two elements of `item`, which is nearly always a tuple.
+#[inline]
 fn pair_of(item: Bound<'_, PyAny>) -> PyResult<Pair<'_>> {
-    let tuple = match item.cast_into::<PyTuple>() {
+    let tuple = match item.cast_into_exact::<PyTuple>() {
         Ok(tuple) => tuple,
         Err(other) => {
             let item = other.into_inner();

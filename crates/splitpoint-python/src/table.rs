@@ -516,9 +516,12 @@ pub(crate) fn get_in_chunks<'py, 'table>(
     let default = default.unwrap_or_else(|| py.None().into_bound(py));
     let values = PyList::empty(py);
     let mut keys = keys.try_iter()?;
+    let mut chunk: Vec<ByteString<'py>> = Vec::with_capacity(BATCH);
     loop {
-        let chunk: Vec<ByteString<'py>> =
-            keys.by_ref().take(CHUNK).map(|key| bytes::key_of(key?)).collect::<PyResult<_>>()?;
+        chunk.clear();
+        for key in keys.by_ref().take(CHUNK) {
+            chunk.push(bytes::key_of(key?)?);
+        }
         let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
         let found = py.detach(|| find(&slices));
         for value in found.map_err(|error| opened.raise(py, &error))? {
