@@ -7,8 +7,10 @@ use std::path::Path;
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
 
-/// Debian's `american-english-small`; see `data/README.md` for its origin.
-const BUNDLED: &str = include_str!("../data/words.txt");
+/// Debian's `american-english-small`; see `data/README.md` for its origin. `build.rs` has left out of each
+/// word what the word before it begins with; their number, below [`WORD_BYTE_MIN`], is there instead.
+const BUNDLED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/words"));
+const WORD_BYTE_MIN: u8 = 32;
 
 /// The records of a workload: each distinct word with its number, from 1, in decimal.
 #[derive(Debug)]
@@ -21,12 +23,19 @@ pub(crate) struct Words {
 impl Words {
     /// Returns the bundled list.
     pub(crate) fn bundled() -> Self {
-        Self::of_text(BUNDLED.as_bytes().to_vec())
+        Self::of_text(Self::bundled_text())
     }
 
     /// Returns the text of the bundled list, one word a line.
-    pub(crate) fn bundled_text() -> &'static [u8] {
-        BUNDLED.as_bytes()
+    pub(crate) fn bundled_text() -> Vec<u8> {
+        let (mut text, mut word) = (Vec::new(), Vec::new());
+        for coded in BUNDLED.chunk_by(|_, next| *next >= WORD_BYTE_MIN) {
+            word.truncate(usize::from(coded[0]));
+            word.extend_from_slice(&coded[1..]);
+            text.extend_from_slice(&word);
+            text.push(b'\n');
+        }
+        text
     }
 
     /// Reads a list from a file, one word a line.
@@ -84,6 +93,7 @@ mod tests {
 
     #[test]
     fn the_bundled_list_has_the_words_that_its_readme_says() {
+        assert!(Words::bundled_text() == include_bytes!("../data/words.txt"));
         let words = Words::bundled();
         assert_eq!(words.len(), 51_294);
     }

@@ -72,7 +72,7 @@ fn dictionary(seed: u64) -> Result<(DataSet, Vec<u8>)> {
     {
         return Ok((set, list));
     }
-    let list = Words::bundled_text().to_vec();
+    let list = Words::bundled_text();
     let source = "the word list of splitpoint";
     let set = DataSet::dictionary(source, &list, seed).map_err(|found| too_few(source, found))?;
     Ok((set, list))
