@@ -38,7 +38,9 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
         // The network may have failed for a moment, or the requirements are wrong.
         environment.install_requirements()?;
     }
-    run(&mut environment.shell(&line_of_readme(root)?))?;
+    let mut install = environment.shell(&line_of_readme(root)?);
+    // The profile of the other tests, so that the crates below are compiled only once.
+    run(install.env("MATURIN_PEP517_ARGS", "--profile dev"))?;
     let tests = root.join(PACKAGE).join("tests/run.py");
     // In another directory, so that nothing of the source tree is imported.
     let mut tests_command = environment.python();
@@ -83,8 +85,6 @@ impl Environment<'_> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut shell = command(self.root, "sh", &["-c", line]);
         shell.env("PATH", format!("{}:{path}", self.path("environment/bin").display()));
-        // That of the other tests, so that the crates below are compiled only once.
-        shell.env("MATURIN_PEP517_ARGS", "--profile dev");
         shell.envs([("PIP_QUIET", "1"), ("PIP_DISABLE_PIP_VERSION_CHECK", "1")]);
         shell
     }
@@ -95,7 +95,8 @@ impl Environment<'_> {
         pip
     }
 
-    /// Packs the source distribution, installs that into an empty environment, and uses the package.
+    /// Packs the source distribution, installs that into an empty environment with the profile of the
+    /// wheel, as users do, and uses the package.
     fn test_source_distribution(&self) -> Result<(), Failure> {
         let packed = self.path("packed");
         let manifest = format!("{PACKAGE}/Cargo.toml");
@@ -104,7 +105,7 @@ impl Environment<'_> {
         let directory = self.path("unpacked");
         let unpacked = Environment { root: self.root, directory };
         run(command(self.root, "python3", &["-m", "venv"]).arg(unpacked.path("environment")))?;
-        // Its crates lie elsewhere; what they depend on is compiled.
+        // Its crates lie elsewhere; what they depend on may have been compiled with this profile.
         let mut install = unpacked.shell(&format!("pip install '{}'/*.tar.gz", packed.display()));
         run(install.env("CARGO_TARGET_DIR", target(self.root)))?;
         let tests = self.root.join(PACKAGE).join("tests/test_table.py");

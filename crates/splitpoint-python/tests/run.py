@@ -6,6 +6,7 @@ import sysconfig
 import unittest
 
 import splitpoint
+from splitpoint import bench
 
 
 def main():
@@ -18,6 +19,8 @@ def main():
     sys.unraisablehook = lambda it: unraisable.append(repr(it.exc_value))
     suite = unittest.defaultTestLoader.discover(str(pathlib.Path(__file__).parent))
     result = unittest.TextTestRunner().run(suite)
+    # The tests may be of another profile than that of the wheel.
+    print(f"import: {bench.import_ms():.1f} ms; as a wheel: {bench.wheel_mb():.2f} MB")
     for test, reason in result.skipped:
         print(f"skipped: {test.id()}: {reason}")
     for error in unraisable:

@@ -14,6 +14,7 @@ import warnings
 import xml.etree.ElementTree
 
 import splitpoint
+import splitpoint._native
 from scratch import Scratch
 
 
@@ -501,6 +502,15 @@ class Life(Scratch):
             self.assertEqual(len(list(itertools.islice(table, 10))), 10)
             self.assertEqual(table.path, "mem:")
             self.assertEqual(table.backup(self.path("copy")), os.path.getsize(self.path("copy")))
+
+
+class Extension(unittest.TestCase):
+    """The installed library, whatever its profile is."""
+
+    def test_a_panic_unwinds_to_become_an_exception(self):
+        """With ``panic = "abort"`` it would end the process, and nothing would raise in the library."""
+        library = pathlib.Path(splitpoint._native.__file__).read_bytes()
+        self.assertIn(b"_Unwind_RaiseException", library)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from contextlib import suppress
 
 import splitpoint
 
-__all__ = ["main", "peers"]
+__all__ = ["import_ms", "main", "peers", "wheel_mb"]
 
 _KEY_BYTES, _VALUE_BYTES = 15, 100
 # Records in one call of a batch.
@@ -373,7 +373,7 @@ def _flush_us(directory, count=50):
         return (time.perf_counter() - begun) / count * 1e6
 
 
-def _import_ms(count=7):
+def import_ms(count=7):
     """Return the CPU time of an import in a new interpreter, the least of some."""
     script = (
         "import time\n"
@@ -386,7 +386,7 @@ def _import_ms(count=7):
     return min(float(run.stdout) for run in runs) * 1e3
 
 
-def _wheel_mb():
+def wheel_mb():
     """Return the size of the package's files when they are compressed as in a wheel."""
     package = pathlib.Path(splitpoint.__file__).parent
     files = [file for file in package.rglob("*") if file.is_file() and file.suffix != ".pyc"]
@@ -413,8 +413,8 @@ def _goals(results, directory):
     if durable in results:
         flush = 1.25 * _flush_us(directory)
         yield "a durable put: a write and a flush", results[durable]["set"]["wall_us"], flush, "us"
-    yield "the import", _import_ms(), 20.0, "ms"
-    yield "the wheel", _wheel_mb(), 3.0, "MB"
+    yield "the import", import_ms(), 20.0, "ms"
+    yield "the wheel", wheel_mb(), 3.0, "MB"
 
 
 def main(arguments=None):
