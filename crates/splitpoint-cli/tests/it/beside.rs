@@ -123,6 +123,15 @@ fn put_both(db: &Db, number: u32) {
     db.apply(&changes).expect("changes both");
 }
 
+/// Tells another thread that a test is over, also when an assertion fails: the scope waits for it.
+struct TellsWhenOver<'a>(&'a AtomicBool);
+
+impl Drop for TellsWhenOver<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Another thread changes two keys together, again and again.
 #[test]
 fn get_list_and_dump_are_of_one_moment() {
@@ -139,6 +148,7 @@ fn get_list_and_dump_are_of_one_moment() {
                 }
             }
         });
+        let _tells = TellsWhenOver(&is_over);
         for _ in 0..50 {
             let got = sandbox.run(&["get", "a.spt", "a", "b"]).stdout;
             let values: Vec<&[u8]> = got.split(|byte| *byte == b'\n').collect();
@@ -157,7 +167,6 @@ fn get_list_and_dump_are_of_one_moment() {
                 assert_eq!(pairs[0]["value"], pairs[1]["value"], "{shown}");
             }
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 
@@ -320,12 +329,14 @@ fn a_compaction_takes_turns_with_processes_that_write_by_turns() {
         }
         rounds += 1;
     }
+    assert!(rounds > 4, "no change was made beside it");
     let ended = end_of(compaction, "a compaction");
     assert_eq!(ended.exit, 0, "{}", ended.stderr);
     let report = ended.json();
     let number = |field: &str| report[field].as_u64().unwrap();
     assert!(number("moved_bytes") > 0, "{report}");
-    assert!(number("disk_bytes") < number("old_disk_bytes") / 2, "{report}");
+    // Nearly all was dead. How many blocks go back depends on how many turns of the other come between.
+    assert!(number("dead_bytes") < number("old_disk_bytes") / 2, "{report}");
     for key in 0..2_500_u32 {
         let round = if key < 100 { rounds - 1 } else { 3 };
         assert_eq!(db.get(key.to_le_bytes()).unwrap().unwrap(), value(round));
