@@ -34,14 +34,19 @@ static void killed(char *name)
         for (i = 0;; i++)
             CHECK(store(it, it) == 0 && write(pipes[1], &i, sizeof i) == sizeof i);
     }
-    while (count < SEEN)
-        count += read(pipes[0], &i, sizeof i) == sizeof i;
-    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && close(pipes[1]) == 0);
+    CHECK(close(pipes[1]) == 0);
+    while (count < SEEN) {
+        CHECK(read(pipes[0], &i, sizeof i) == sizeof i && i == count);
+        count++;
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
     while (read(pipes[0], &i, sizeof i) == sizeof i)
         count++;
     CHECK(dbminit(name) == 0 && close(pipes[0]) == 0);
-    for (i = 0; i < count; i++)
-        CHECK(fetch(it).dsize == sizeof i);
+    for (i = 0; i < count; i++) {
+        datum found = fetch(it);
+        CHECK(found.dsize == sizeof i && memcmp(found.dptr, &i, sizeof i) == 0);
+    }
     CHECK(dbmclose() == 0);
 }
 
