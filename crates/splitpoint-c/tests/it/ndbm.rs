@@ -60,6 +60,12 @@ fn programs_that_write_one_database_by_turns_lose_nothing() {
 }
 
 #[test]
+fn a_file_that_a_stranger_has_cut_is_an_error_and_no_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    Program::new("ndbm_cut.c", LIBRARY, Link::Shared).run(&[&dir.path().join("x")]);
+}
+
+#[test]
 fn a_killed_program_leaves_every_pair_whose_store_returned() {
     let program = Program::new("ndbm_kill.c", LIBRARY, Link::Shared);
     for round in 0..3 {
