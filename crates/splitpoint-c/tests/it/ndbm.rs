@@ -33,6 +33,9 @@ fn the_interface_does_what_the_header_says() {
 fn nothing_leaks_and_nothing_is_used_after_its_end() {
     let dir = tempfile::tempdir().unwrap();
     Program::new("ndbm.c", LIBRARY, Link::Shared).run_checked(&[&dir.path().join("x")]);
+    let old = dir.path().join("old");
+    copy_old("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), &old);
+    Program::new("ndbm_old.c", LIBRARY, Link::Shared).run_checked(&[&old, Path::new("read")]);
 }
 
 #[test]

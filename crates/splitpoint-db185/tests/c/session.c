@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
   DB *db;
   int i;
   if (argc != 3) return 2;
-  alarm(50);
+  alarm(250);
   state = strtoull(argv[2], NULL, 10);
   db = open_table(argv[1], O_RDWR | O_CREAT);
   for (i = 0; i < CALLS; i++) {

@@ -69,14 +69,21 @@ fn the_calls_neither_leak_nor_touch_what_was_freed() {
         return skip("valgrind is not installed");
     }
     let folder = tempfile::tempdir().unwrap();
-    let program = compile("tables", folder.path());
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "300", "valgrind", "-q", "--error-exitcode=9"]);
-    command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
-    command.arg(program).args(["50", "files"]).current_dir(folder.path());
-    command.env("LD_LIBRARY_PATH", library().parent().expect("a folder"));
-    command.env_remove("SPLITPOINT_NEW_FILES");
-    assert_eq!(succeed(&mut command).stdout, b"done\n");
+    let programs = ["tables", "session"].map(|name| compile(name, folder.path()));
+    for (program, args, format) in [
+        (&programs[0], ["50", "files"], None),
+        (&programs[1], ["store.db", "1"], None),
+        (&programs[1], ["in-place.db", "1"], Some("db185")),
+    ] {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", "300", "valgrind", "-q", "--error-exitcode=9"]);
+        command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        command.arg(program).args(args).current_dir(folder.path());
+        command.env("LD_LIBRARY_PATH", library().parent().expect("a folder"));
+        command.env_remove("SPLITPOINT_NEW_FILES");
+        command.envs(format.map(|format| ("SPLITPOINT_NEW_FILES", format)));
+        succeed(&mut command);
+    }
 }
 
 #[test]
