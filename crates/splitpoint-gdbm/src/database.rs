@@ -126,6 +126,15 @@ impl Database {
             return Ok(());
         }
         std::mem::forget(self.table.take());
+        if let Descriptor::Shared(file) = &self.file
+            && !self.is_inherited()
+        {
+            // The table that is left has the file open, so its close ends neither.
+            file.give_up_place();
+            if self.has_flock {
+                let _ = file.file().unlock();
+            }
+        }
         Err(Failure { is_fatal: true, ..Failure::of(Code::FILE_EOF) })
     }
 

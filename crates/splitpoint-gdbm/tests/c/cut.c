@@ -36,6 +36,8 @@ static void cut(int flags) {
   CHECK(gdbm_errno == GDBM_NEED_RECOVERY && gdbm_firstkey(db).dptr == NULL);
   CHECK(gdbm_sync(db) == -1 && gdbm_reorganize(db) == -1);
   gdbm_close(db);
+  CHECK((db = gdbm_open("cut.db", 0, GDBM_WRCREAT, 0600, NULL)) != NULL);
+  CHECK(gdbm_store(db, number(buf, 1), number(buf, 1), GDBM_INSERT) == 0 && gdbm_close(db) == 0);
 }
 
 /* The first call after the cut is the close. */
@@ -53,6 +55,7 @@ int main(void) {
   cut(GDBM_WRITER | GDBM_NOLOCK);
   cut(GDBM_READER | GDBM_NOLOCK);
   cut(GDBM_WRITER);
+  cut(GDBM_READER);
   puts("done");
   return 0;
 }
