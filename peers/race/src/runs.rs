@@ -190,6 +190,10 @@ fn typed() -> Vec<String> {
     if let Some(at) = words.iter().position(|word| word == "--root") {
         words.drain(at..(at + 2).min(words.len()));
     }
+    // It comes with the prefix in which xtask has installed them.
+    if let Some(at) = words.iter().position(|word| word == "--drop-ins") {
+        words.remove(at + 1);
+    }
     words
 }
 
