@@ -11,61 +11,75 @@ use std::process::Command;
 
 use crate::dependencies::has_program;
 use crate::layers::Outcome;
-use crate::process::{as_typed, command, run as run_program, run_tests, target};
+use crate::process::{as_typed, command, run_tests, target};
 use crate::{Failure, console, stage};
 
 mod debian;
 mod perl;
 mod python;
 
+/// Why a suite has not run to its end.
+#[derive(Debug)]
+enum Stop {
+    /// It cannot be run on this machine, or not now.
+    Obstacle(String),
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// Installs the libraries and runs everything on them; returns how many tests passed.
 pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
     let place = target(root).join("drop-ins");
-    let prefix = place.join("prefix");
-    stage::run(root, &prefix, None)?;
+    let prefix = install(root)?;
     let mut tests = command(root, "cargo", &["test", "--package", "splitpoint-c"]);
-    let passed = run_tests(tests.env("SPLITPOINT_PREFIX", &prefix))?;
+    let own = run_tests(tests.env("SPLITPOINT_PREFIX", &prefix))?;
     let suites = Suites { root, prefix, place };
-    match obstacle().or_else(|| suites.source("perl", perl::SOURCES).err()) {
-        Some(reason) => {
-            console::say(&format!("suites of the originals: skipped: {reason}"));
-            Ok(Outcome::Passed(passed))
-        }
-        None => Ok(Outcome::Passed(passed + suites.perl()? + suites.python()?)),
-    }
+    outcome(own, [("Perl", suites.perl()), ("CPython", suites.python())])
 }
 
-/// Installs the libraries, and times them against those of the machine: PAIRS, ENTRIES, ROUNDS and FOLDER of
-/// `benches/race.rs`.
-pub(crate) fn race(root: &Path, options: &[String]) -> Result<(), Failure> {
+/// What the layer says: a suite that could not be run is named, and a layer in which none ran is skipped.
+fn outcome<const COUNT: usize>(
+    own: u64,
+    suites: [(&str, Result<u64, Stop>); COUNT],
+) -> Result<Outcome, Failure> {
+    let (mut passed, mut reasons) = (own, Vec::new());
+    for (name, result) in suites {
+        match result {
+            Ok(count) => passed += count,
+            Err(Stop::Obstacle(reason)) => reasons.push(format!("suites of {name}: {reason}")),
+            Err(Stop::Failed(failure)) => return Err(failure),
+        }
+    }
+    for reason in &reasons {
+        console::say(&format!("skipped: {reason}"));
+    }
+    if reasons.len() < COUNT {
+        return Ok(Outcome::Passed(passed));
+    }
+    Ok(Outcome::Skipped(format!("{}; {own} other tests passed", reasons.join("; "))))
+}
+
+/// Installs the libraries for a race, and returns where.
+pub(crate) fn install(root: &Path) -> Result<PathBuf, Failure> {
     let prefix = target(root).join("drop-ins/prefix");
     stage::run(root, &prefix, None)?;
-    let line = ["bench", "--package", "splitpoint-gdbm", "--bench", "race", "--"];
-    run_program(command(root, "cargo", &line).arg(&prefix).args(options))
+    Ok(prefix)
 }
 
-/// Returns why the suites cannot be run, if so.
-fn obstacle() -> Option<String> {
-    let needed = ["apt-get", "dpkg", "perl", "make", "tar", "cc"];
-    if let Some(missing) = needed.into_iter().find(|program| !has_program(program)) {
-        return Some(format!("{missing} is not installed"));
+/// Requires programs, and what the packages of the suites are fetched with.
+fn require(programs: &[&str]) -> Result<(), Stop> {
+    let mut needed = programs.iter().chain(&["apt-get", "dpkg", "tar", "cc", "timeout"]);
+    if let Some(missing) = needed.find(|program| !has_program(program)) {
+        return Err(Stop::Obstacle(format!("{missing} is not installed")));
     }
     let list = debian::LIST;
-    if !Path::new(list).is_file() {
-        return Some(format!("there is no `{list}`"));
-    }
-    let has = |modules: &str, test: &str| {
-        let perl = Command::new("perl").args(modules.split(' ')).args(["-e", test]).output();
-        perl.is_ok_and(|output| output.status.success())
-    };
-    if !has("-MNDBM_File -MODBM_File -MGDBM_File", "1") {
-        return Some("perl has no NDBM_File, ODBM_File and GDBM_File".to_owned());
-    }
-    let has_headers = has(
-        "-MConfig -MDevel::PPPort -MExtUtils::Constant",
-        "exit !-e \"$Config{archlibexp}/CORE/perl.h\"",
-    );
-    (!has_headers).then(|| "perl has no headers, or no Devel::PPPort".to_owned())
+    let is_there = Path::new(list).is_file();
+    if is_there { Ok(()) } else { Err(Stop::Obstacle(format!("there is no `{list}`"))) }
 }
 
 /// How a program gets a library.
@@ -99,7 +113,22 @@ struct Suites<'a> {
     place: PathBuf,
 }
 
+/// Longest time in seconds that the tests of one file may take.
+const SECONDS_MAX: &str = "300";
+
+/// Variables that choose formats: a suite that does not set them has none.
+const VARIABLES: [&str; 2] = ["SPLITPOINT_NEW_FILES", "SPLITPOINT_OLD_FILES"];
+
 impl Suites<'_> {
+    /// Returns a command that runs a program of a suite, for a bounded time.
+    fn bounded(&self, program: &str) -> Command {
+        let mut command = command(self.root, "timeout", &[SECONDS_MAX, program]);
+        for variable in VARIABLES {
+            command.env_remove(variable);
+        }
+        command
+    }
+
     /// Runs a command with a library in one of the forms, requires that the library's function was bound to
     /// ours, or to the original, and to no other, and returns what the command said.
     fn proved(&self, mut run: Command, form: Form, library: Library) -> Result<String, Failure> {
@@ -151,8 +180,12 @@ impl Suites<'_> {
 fn targets_of(log: &str, function: &str) -> Vec<String> {
     let symbol = format!("symbol `{function}'");
     let lines = log.lines().filter(|line| line.contains(&symbol));
-    let targets = lines.filter_map(|line| line.split(" to ").nth(1)?.split(' ').next());
-    targets.map(str::to_owned).collect()
+    let target_of = |line: &str| {
+        let (files, _) = line.rsplit_once(": ")?;
+        let (_, target) = files.split_once("] to ")?;
+        Some(target.rsplit_once(" [")?.0.to_owned())
+    };
+    lines.filter_map(target_of).collect()
 }
 
 #[cfg(test)]
@@ -164,9 +197,23 @@ mod tests {
         let log = "\
       7: binding file /p/N.so [0] to /lib/libgdbm.so.6 [0]: normal symbol `gdbm_open'
       7: binding file /p/N.so [0] to /ours/libgdbm.so.6 [0]: normal symbol `gdbm_open'
+      7: binding file /p/N.so [0] to /a folder/libgdbm.so.6 [0]: normal symbol `gdbm_close'
       7: binding file /p/N.so [0] to /lib/libc.so.6 [0]: normal symbol `gdbm_opened' [G]
 ";
         assert_eq!(targets_of(log, "gdbm_open"), ["/lib/libgdbm.so.6", "/ours/libgdbm.so.6"]);
+        assert_eq!(targets_of(log, "gdbm_close"), ["/a folder/libgdbm.so.6"]);
         assert!(targets_of(log, "open").is_empty());
+    }
+
+    #[test]
+    fn a_suite_that_fails_fails_the_layer_and_one_without_any_is_skipped() {
+        let stop = |reason: &str| Err(Stop::Obstacle(reason.to_owned()));
+        let fails = || Err(Stop::Failed("wrong".to_owned()));
+        assert_eq!(outcome(1, [("a", Ok(2)), ("b", Ok(4))]), Ok(Outcome::Passed(7)));
+        assert_eq!(outcome(1, [("a", stop("no net")), ("b", Ok(4))]), Ok(Outcome::Passed(5)));
+        assert_eq!(outcome(1, [("a", stop("no net")), ("b", fails())]), Err("wrong".to_owned()));
+        let skipped = outcome(1, [("a", stop("no net")), ("b", stop("no cc"))]);
+        let reasons = "suites of a: no net; suites of b: no cc; 1 other tests passed";
+        assert_eq!(skipped, Ok(Outcome::Skipped(reasons.to_owned())));
     }
 }

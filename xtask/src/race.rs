@@ -9,16 +9,22 @@ use std::process::Command;
 use crate::process::{self, command, run as run_program, run_tests};
 use crate::{Failure, drop_ins};
 
-/// Runs the race's program, built with optimization if it is not yet; with `--drop-ins` first, that of
-/// the drop-ins against the libraries of the machine, and the other options are for it.
+/// Runs the race's program, built with optimization if it is not yet. With `--drop-ins` it gets to know where
+/// those are, which are built and installed first.
 pub(crate) fn run(root: &Path, options: &[String]) -> Result<(), Failure> {
-    if let Some(("--drop-ins", options)) = options.split_first().map(|(it, rest)| (&**it, rest)) {
-        return drop_ins::race(root, options);
-    }
     let mut command = cargo(root, "run --quiet --release --locked --package race");
-    command.arg("--").arg("--root").arg(root).args(options);
+    command.arg("--").arg("--root").arg(root);
+    let asks = options.iter().any(|option| option == "--help");
+    for option in options.iter().filter(|option| *option != DROP_INS || !asks) {
+        command.arg(option);
+        if option == DROP_INS {
+            command.arg(drop_ins::install(root)?);
+        }
+    }
     run_program(&mut command)
 }
+
+const DROP_INS: &str = "--drop-ins";
 
 /// Formats, lints and tests what runs the race, and the common part of the engines in Rust; returns
 /// how many tests passed. The engines themselves are compiled by a race only.

@@ -53,8 +53,8 @@ enum Place {
 enum Header {
     /// Made from the sources of the package.
     Generated(&'static str),
-    /// In `include/` of the package.
-    Written(&'static str),
+    /// In `include/` of the package, with those of other packages that it includes.
+    Written(&'static [&'static str]),
     /// It belongs to another row.
     None,
 }
@@ -72,14 +72,14 @@ const LIBRARIES: &[Library] = &[
         package: "splitpoint-hsearch",
         name: "splitpoint_hsearch",
         what: "hsearch(3) with tables that grow",
-        header: Header::Written("search.h"),
+        header: Header::Written(&["search.h"]),
         ..USUAL
     },
     Library {
         package: "splitpoint-ndbm",
         name: "splitpoint_ndbm",
         what: "ndbm(3) on Splitpoint files",
-        header: Header::Written("ndbm.h"),
+        header: Header::Written(&["ndbm.h"]),
         link_names: &["ndbm"],
         ..USUAL
     },
@@ -87,7 +87,7 @@ const LIBRARIES: &[Library] = &[
         package: "splitpoint-dbm",
         name: "splitpoint_dbm",
         what: "dbm(3) on Splitpoint files",
-        header: Header::Written("dbm.h"),
+        header: Header::Written(&["dbm.h"]),
         link_names: &["dbm"],
         ..USUAL
     },
@@ -98,14 +98,14 @@ const LIBRARIES: &[Library] = &[
         name: "splitpoint_gdbm_compat",
         what: "the compatibility library of gdbm: ndbm(3) and dbm(3)",
         place: Place::DropIn("libgdbm_compat.so.4"),
-        header: Header::Written("gdbm-ndbm.h"),
+        header: Header::Written(&["gdbm-ndbm.h", "../../splitpoint-ndbm/include/ndbm.h"]),
         link_names: &["gdbm_compat"],
     },
     Library {
         package: "splitpoint-gdbm",
         name: "splitpoint_gdbm",
         what: "a drop-in for GNU dbm",
-        header: Header::Written("gdbm.h"),
+        header: Header::Written(&["gdbm.h"]),
         link_names: &["gdbm"],
         ..USUAL
     },
@@ -119,7 +119,7 @@ const LIBRARIES: &[Library] = &[
         package: "splitpoint-db185",
         name: "splitpoint_db185",
         what: "dbopen(3) for hash tables on Splitpoint files",
-        header: Header::Written("db.h"),
+        header: Header::Written(&["db.h"]),
         link_names: &["db1"],
         ..USUAL
     },
@@ -244,8 +244,11 @@ fn install(root: &Path, library: &Library, prefix: &Path, to: &Prefix) -> Result
     let directory = library.directory(root);
     match library.header {
         Header::Generated(name) => header::generate(&directory, &to.include.join(name))?,
-        Header::Written(name) => {
-            copy(&directory.join("include").join(name), &to.include.join(name))?;
+        Header::Written(paths) => {
+            for path in paths {
+                let source = directory.join("include").join(path);
+                copy(&source, &to.include.join(source.file_name().unwrap_or_default()))?;
+            }
         }
         Header::None => {}
     }
@@ -311,6 +314,26 @@ mod tests {
         assert_eq!(sonames.len(), LIBRARIES.len());
         let links: Vec<_> = LIBRARIES.iter().flat_map(|it| it.link_names).collect();
         assert_eq!(links.iter().collect::<BTreeSet<_>>().len(), links.len());
+    }
+
+    #[test]
+    fn a_header_comes_with_those_that_it_includes() {
+        for library in LIBRARIES {
+            let Header::Written(paths) = library.header else { continue };
+            let paths = paths.iter().map(|it| library.directory(root()).join("include").join(it));
+            let paths: Vec<PathBuf> = paths.collect();
+            for path in &paths {
+                let text = fs::read_to_string(path).expect("the header is there");
+                let ours = text.lines().filter_map(|line| line.strip_prefix("#include \""));
+                for name in ours.map(|rest| rest.trim_end_matches('"')) {
+                    assert!(
+                        paths.iter().any(|it| it.ends_with(name)),
+                        "{}: {name}",
+                        path.display()
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
 use splitpoint::{ErrorKind, Options, PutMode, SharedFile};
-use splitpoint_ffi::{Identity, errno_of};
+use splitpoint_ffi::{CutWatch, Identity, errno_of, is_cut};
 use splitpoint_legacy::db185;
 
 use crate::open::Errno;
@@ -27,6 +27,9 @@ pub(crate) struct Opened {
     table: Table,
     pub(crate) is_writer: bool,
     place: Option<Place>,
+    watch: CutWatch,
+    /// Whether a stranger has cut the file: it is not read any more.
+    is_cut: bool,
     /// The process that may use the table.
     process: u32,
 }
@@ -68,9 +71,14 @@ fn code(error: &std::io::Error) -> Errno {
 }
 
 impl Opened {
+    fn new(table: Table, place: Option<Place>, is_writer: bool) -> Self {
+        let process = std::process::id();
+        Self { table, is_writer, place, watch: CutWatch::default(), is_cut: false, process }
+    }
+
     /// Takes a table in memory.
     pub(crate) fn in_memory(table: Table) -> Self {
-        Self { table, is_writer: true, place: None, process: std::process::id() }
+        Self::new(table, None, true)
     }
 
     /// Takes a table in a file, which was opened as `kind` says.
@@ -83,14 +91,14 @@ impl Opened {
         let metadata = shared.file().metadata().map_err(|error| code(&error))?;
         let identity = Identity::of(&metadata);
         let place = Some(Place { descriptor: Descriptor::Shared(shared, kind), identity });
-        Ok(Self { table, is_writer, place, process: std::process::id() })
+        Ok(Self::new(table, place, is_writer))
     }
 
     /// Takes an old file that is only read.
     pub(crate) fn read_only(table: Table, file: File) -> Result<Self, Errno> {
         let identity = Identity::of(&file.metadata().map_err(|error| code(&error))?);
         let place = Some(Place { descriptor: Descriptor::Plain(file), identity });
-        Ok(Self { table, is_writer: false, place, process: std::process::id() })
+        Ok(Self::new(table, place, false))
     }
 
     /// Returns the descriptor of the file.
@@ -152,6 +160,11 @@ impl Opened {
             table.abandon();
             return if is_ours { Ok(()) } else { Err(libc::EBADF) };
         }
+        let is_cut = |place: &Place| is_cut(Some(place.descriptor()), place.identity);
+        if !table.is_in_place() && place.as_ref().is_some_and(is_cut) {
+            std::mem::forget(table);
+            return Err(libc::EIO);
+        }
         let closed = table.close();
         drop(place);
         closed.map_err(|error| errno_of(&error))
@@ -161,11 +174,16 @@ impl Opened {
         self.process != std::process::id()
     }
 
-    fn require_place(&self) -> Result<(), Errno> {
+    fn require_place(&mut self) -> Result<(), Errno> {
         match &self.place {
             Some(place) if self.table.is_in_place() => place.file().map(drop).ok_or(libc::EBADF),
             // A store looks itself before it writes.
-            _ => Ok(()),
+            Some(place) => {
+                let (file, identity) = (place.descriptor(), place.identity);
+                self.is_cut = self.is_cut || self.watch.sees_cut(Some(file), identity);
+                if self.is_cut { Err(libc::EIO) } else { Ok(()) }
+            }
+            None => Ok(()),
         }
     }
 
@@ -197,11 +215,14 @@ impl Opened {
 impl Place {
     /// Returns the file, unless the program has closed its descriptor.
     fn file(&self) -> Option<&File> {
-        let file = match &self.descriptor {
+        self.identity.checked(self.descriptor()).ok()
+    }
+
+    fn descriptor(&self) -> &File {
+        match &self.descriptor {
             Descriptor::Shared(file, _) => file.file(),
             Descriptor::Plain(file) => file,
-        };
-        self.identity.checked(file).ok()
+        }
     }
 }
 

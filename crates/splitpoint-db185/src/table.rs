@@ -93,8 +93,7 @@ impl Table {
     /// Leaves the file to its owner: nothing is written.
     pub(crate) fn abandon(self) {
         if let Self::InPlace { table, .. } = self {
-            // Its drop would write the changed pages. The rest of it is a few buffers.
-            std::mem::forget(table);
+            table.abandon();
         }
     }
 

@@ -3,11 +3,13 @@
 //!
 //! # Invariants
 //!
-//! - No panic leaves a function that C calls: [`guard`] catches it.
+//! - No panic leaves a function that C calls: [`guard`] catches it. A lookup of hsearch alone has no guard: nothing
+//!   in it panics, and a panic would end the program there, since C has nothing to unwind.
 //! - Memory that a program frees comes from malloc(3).
 //! - `errno` is set last, on failure alone: [`guard`] leaves it as it was.
 
 mod bytes;
+mod cut;
 mod datum;
 mod descriptor;
 mod environment;
@@ -18,6 +20,7 @@ mod turns;
 mod walk;
 
 pub use bytes::bytes_at;
+pub use cut::{CutWatch, is_cut};
 pub use datum::Datum;
 pub use descriptor::{
     Identity, close_descriptor, is_close_on_exec, renew, replace_descriptor, set_close_on_exec,

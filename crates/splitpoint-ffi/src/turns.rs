@@ -56,8 +56,8 @@ fn replace_stranger(file: &SharedFile, options: &Options) -> Result<()> {
 }
 
 /// Cuts what is no store, or none any more. A handle that was opened before the damage, and locks nothing
-/// between its calls, has mapped what goes: its next call ends in a signal, as after any program that cuts the
-/// file. Its glances make no difference, and nothing in the file tells of the handle.
+/// between its calls, has mapped what goes, as after any program that cuts the file: see
+/// [`CutWatch`](crate::CutWatch). Its glances make no difference, and nothing in the file tells of the handle.
 fn cut(file: &SharedFile) -> Result<()> {
     file.file().set_len(0).map_err(|source| failed("truncate", file, source))
 }

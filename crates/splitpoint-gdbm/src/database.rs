@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use splitpoint::{Db, Durability, ErrorKind, Options, PutMode, SharedFile};
-use splitpoint_ffi::{Identity, close_descriptor};
+use splitpoint_ffi::{CutWatch, Identity, close_descriptor, is_cut};
 
 use crate::code::{Code, Failure, Outcome};
 use crate::descriptor;
@@ -44,6 +44,7 @@ pub(crate) struct Database {
     identity: Identity,
     process: libc::pid_t,
     file: Descriptor,
+    watch: CutWatch,
     /// The descriptor that the program has opened itself, of the same description.
     given: Option<File>,
     /// `None` after a failure that left no table.
@@ -107,6 +108,34 @@ impl Database {
 
     pub(crate) fn durability(&self) -> Durability {
         if self.settings.is_synchronous { Durability::Sync } else { Durability::Buffered }
+    }
+
+    /// Gives up a store whose file a stranger has cut.
+    #[inline]
+    pub(crate) fn expect_whole(&mut self) -> Outcome<()> {
+        if !self.watch.sees_cut(self.file.file(), self.identity) {
+            return Ok(());
+        }
+        self.forget_cut()
+    }
+
+    /// Does so, if it is one.
+    #[cold]
+    fn forget_cut(&mut self) -> Outcome<()> {
+        if !matches!(self.table, Some(Table::Native { .. })) {
+            return Ok(());
+        }
+        std::mem::forget(self.table.take());
+        if let Descriptor::Shared(file) = &self.file
+            && !self.is_inherited()
+        {
+            // The table that is left has the file open, so its close ends neither.
+            file.give_up_place();
+            if self.has_flock {
+                let _ = file.file().unlock();
+            }
+        }
+        Err(Failure { is_fatal: true, ..Failure::of(Code::FILE_EOF) })
     }
 
     /// Returns the table, to read.
@@ -244,6 +273,8 @@ impl Database {
     /// Closes the database. All of it is gone afterwards, whatever is returned.
     pub(crate) fn close(mut self) -> Outcome<()> {
         let is_inherited = self.is_inherited();
+        let whole =
+            if is_cut(self.file.file(), self.identity) { self.forget_cut() } else { Ok(()) };
         let closed = match self.table.take() {
             Some(Table::Native { db, walk }) => {
                 drop(walk);
@@ -253,7 +284,7 @@ impl Database {
         };
         let closed = closed.map_err(|error| Failure::of_sync(&error));
         let file = std::mem::replace(&mut self.file, Descriptor::None).into_file();
-        let Some(file) = file else { return closed.map(drop) };
+        let Some(file) = file else { return whole.and(closed.map(drop)) };
         if self.has_flock && !is_inherited && self.identity.is_of(&file) {
             // A child may have the description, and outlive this process.
             let _ = file.unlock();
@@ -261,6 +292,7 @@ impl Database {
         let file_closed = close_descriptor(file, self.identity);
         let given = self.given.take();
         let given_closed = given.map_or(Ok(()), |given| close_descriptor(given, self.identity));
+        whole?;
         closed?;
         file_closed
             .and(given_closed)

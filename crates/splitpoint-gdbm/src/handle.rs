@@ -99,7 +99,7 @@ fn run<T>(
     if allowed == Allowed::Sound && database.needs_recovery {
         return (Err(Failure::of(Code::NEED_RECOVERY)), None);
     }
-    let outcome = guard(|| body(database))
+    let outcome = guard(|| database.expect_whole().and_then(|()| body(database)))
         .unwrap_or(Err(Failure { is_fatal: true, ..Failure::of(Code::NEED_RECOVERY) }));
     let Err(failure) = &outcome else { return (outcome, None) };
     database.failure = Some(*failure);

@@ -129,6 +129,13 @@ fn same_words_sse2(words: &[u32; 8], word: u32) -> u32 {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn same_words(words: &[u32; 8], word: u32) -> u32 {
+    same_words_one_by_one(words, word)
+}
+
+/// Does the same for any processor.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+#[inline]
+fn same_words_one_by_one(words: &[u32; 8], word: u32) -> u32 {
     (0..).zip(words).fold(0, |same, (i, &other)| same | u32::from(other == word) << i)
 }
 
@@ -396,22 +403,54 @@ mod tests {
         }
     }
 
+    /// Words that are equal in no place, in each, and in every set of places; 0 among them.
+    #[test]
+    fn words_are_compared_alike_on_every_processor() {
+        for (word, other) in [(7, 9), (0, 1), (1, 0), (u32::MAX, u32::MAX >> 1), (1 << 31, 0)] {
+            for places in 0..1 << (SLOT_COUNT + 1) {
+                let in_place = |i| if places >> i & 1 == 1 { word } else { other };
+                let words: [u32; SLOT_COUNT + 1] = std::array::from_fn(in_place);
+                assert_eq!(same_words(&words, word), places, "{words:?}");
+                assert_eq!(same_words_one_by_one(&words, word), places, "{words:?}");
+            }
+        }
+    }
+
     #[test]
     fn keys_with_one_hash_are_told_apart_and_from_empty_slots() {
         // The tag of an empty slot, and another.
         for hash in [0, 7] {
             let keys = keys(30);
             let mut table = Table::new(0).unwrap();
+            let mut places = Vec::new();
             for (i, key) in keys.iter().enumerate() {
                 assert_eq!(table.find_hashed(key, hash), None);
                 // SAFETY: the keys outlive the table.
-                let place = unsafe { table.enter_hashed(key, hash, entry(key, i)) };
-                for key in &keys[..i] {
-                    assert_ne!(table.find_hashed(key, hash), place);
+                places.push(unsafe { table.enter_hashed(key, hash, entry(key, i)) });
+                for (key, &place) in keys.iter().zip(&places) {
+                    assert_eq!(table.find_hashed(key, hash), place);
                 }
-                assert_eq!(table.find_hashed(key, hash), place);
             }
         }
+    }
+
+    /// Lines without an empty slot have the tag of one nowhere, and lines with one have it without an entry.
+    #[test]
+    fn a_tag_of_zero_is_not_found_among_others() {
+        let keys = keys(3 * SLOT_COUNT + 1);
+        let (absent, keys) = keys.split_last().unwrap();
+        let mut table = Table::new(0).unwrap();
+        for (i, key) in keys.iter().enumerate() {
+            // One bucket, until it is split.
+            let tag = (i as u64 + 1) << 16;
+            // SAFETY: the keys outlive the table.
+            let place = unsafe { table.enter_hashed(key, tag, entry(key, i)) };
+            assert_eq!(table.find_hashed(absent, 0), None, "{i}");
+            assert_eq!(table.find_hashed(key, tag), place);
+        }
+        // SAFETY: as above.
+        let place = unsafe { table.enter_hashed(absent, 0, entry(absent, 0)) };
+        assert_eq!(table.find_hashed(absent, 0), place);
     }
 
     #[test]

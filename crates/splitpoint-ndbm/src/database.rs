@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 use splitpoint::{Db, Error, ErrorKind, PutMode, SharedFile};
-use splitpoint_ffi::errno_of;
+use splitpoint_ffi::{CutWatch, errno_of};
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::names::Names;
@@ -62,6 +62,7 @@ pub struct Database {
     /// The file of a store as this process shares it, or the claim of an old one that may be converted.
     pub(crate) claim: Option<SharedFile>,
     pub(crate) pag: Descriptor,
+    pub(crate) watch: CutWatch,
     /// `None` where there is no such file, and none could be made.
     pub(crate) dir: Option<Descriptor>,
 }
@@ -78,6 +79,7 @@ impl Database {
         mut take: impl FnMut(&[u8]) -> T,
     ) -> Result<Option<T>, Failure> {
         self.look_for_store()?;
+        self.look_for_cut();
         let mut get = |table: &Table| Ok(table.get(key)?.map(|value| take(&value)));
         match get(self.table()?) {
             Err(error) if is_of_a_fork(&error) && self.is_inherited() => {
@@ -172,6 +174,10 @@ impl Database {
             // The parent has it.
             return Ok(());
         }
+        if table.is_native() && !self.is_unmade && self.pag.is_cut() {
+            std::mem::forget(table);
+            return Err(libc::EIO);
+        }
         table.close().map_err(|error| errno_of(&error))
     }
 
@@ -185,12 +191,21 @@ impl Database {
         if self.may_convert {
             self.convert()?;
         }
+        self.look_for_cut();
         match change(self.table_mut()?) {
             Err(error) if is_of_a_fork(&error) && self.is_inherited() => {
                 self.adopt()?;
                 change(self.table_mut()?).map_err(|error| errno_of(&error))
             }
             changed => changed.map_err(|error| errno_of(&error)),
+        }
+    }
+
+    /// Gives up a store whose file a stranger has cut: every call fails from then on.
+    fn look_for_cut(&mut self) {
+        let is_store = !self.is_unmade && self.table.as_ref().is_some_and(Table::is_native);
+        if is_store && self.pag.sees_cut(&mut self.watch) {
+            std::mem::forget(self.table.take());
         }
     }
 
@@ -230,6 +245,7 @@ impl Database {
     /// In the child of a fork a walk reads through a handle of its own.
     fn adopt_to_read(&mut self) -> Result<(), Failure> {
         self.look_for_store()?;
+        self.look_for_cut();
         let is_parents = self.claim.is_some() && self.table()?.is_of_parent();
         if is_parents { self.adopt() } else { Ok(()) }
     }

@@ -7,7 +7,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use libc::{O_ACCMODE, O_CLOEXEC, O_RDONLY, c_int, mode_t};
-use splitpoint_ffi::{Identity, close_descriptor, replace_descriptor, set_close_on_exec};
+use splitpoint_ffi::{
+    CutWatch, Identity, close_descriptor, is_cut, replace_descriptor, set_close_on_exec,
+};
 
 /// What a program asks for when it opens a database: flags and mode of open(2).
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +77,16 @@ impl Descriptor {
     pub(crate) fn file_bytes(&self) -> io::Result<u64> {
         let closed = || io::Error::from_raw_os_error(libc::EBADF);
         Ok(self.identity.checked(self.file.as_ref().ok_or_else(closed)?)?.metadata()?.len())
+    }
+
+    /// Returns whether a stranger has cut the file of a store.
+    pub(crate) fn is_cut(&self) -> bool {
+        is_cut(self.file.as_ref(), self.identity)
+    }
+
+    /// Does the same once in a tick of the clock.
+    pub(crate) fn sees_cut(&self, watch: &mut CutWatch) -> bool {
+        watch.sees_cut(self.file.as_ref(), self.identity)
     }
 
     /// Returns another descriptor of the file, or `EBADF` if the program has closed this one.

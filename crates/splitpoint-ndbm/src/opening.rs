@@ -10,7 +10,7 @@ use libc::{
 };
 use libc::{c_int, mode_t};
 use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, SharedFile, open_regular};
-use splitpoint_ffi::{beside, converts_old_files, errno_of, open_by_turns};
+use splitpoint_ffi::{CutWatch, beside, converts_old_files, errno_of, open_by_turns};
 use splitpoint_legacy::{Format, db185};
 
 use crate::database::{Database, Failure};
@@ -114,6 +114,7 @@ fn open_db(names: &Names, flags: Flags) -> Result<Option<Database>, Failure> {
         process: std::process::id(),
         claim: None,
         pag: descriptor()?,
+        watch: CutWatch::default(),
         dir: Some(descriptor()?),
     }))
 }
@@ -140,6 +141,7 @@ fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
         process: std::process::id(),
         claim,
         pag: file,
+        watch: CutWatch::default(),
         dir,
     })
 }

@@ -20,6 +20,7 @@ mod condition;
 mod csv;
 #[cfg(test)]
 mod driver_tests;
+mod drop_ins;
 mod group;
 mod html;
 mod limit;
@@ -44,6 +45,7 @@ const HELP: &str = "\
 Runs engines against each other, and says who is faster at what.
 
 usage: cargo xtask race [OPTIONS]
+       cargo xtask race --drop-ins [--quick] [--runs N] [--dir DIR] [--save DIR] [--machine NAME]
        cargo xtask race --report FILE[,FILE...]
 
 options:
@@ -68,6 +70,8 @@ options:
                       from more of them if a race was made in parts; what an engine has
                       done in two parts is that of the later one; a machine other than that of
                       docs/bench/results.md gets the directory docs/bench/NAME
+  --drop-ins          the drop-ins for C, which are built first, against the machine's gdbm, its ndbm, db
+                      1.85 and hsearch: programs in C, with either library
   --list              name engines and workloads
 ";
 
@@ -106,6 +110,8 @@ enum Task {
     Race,
     Help,
     List,
+    /// The drop-ins that are installed here.
+    DropIns(PathBuf),
     /// From these files.
     Report(Vec<PathBuf>),
     /// Keep the machine busy: what this program does when it has started itself.
@@ -156,6 +162,7 @@ fn parse(words: impl Iterator<Item = String>) -> Outcome<Options> {
                 let busy = [Condition::Spin, Condition::Copy];
                 options.task = Task::Companion(chosen(&value()?, &busy, Condition::word)?[0]);
             }
+            "--drop-ins" => options.task = Task::DropIns(value()?.into()),
             "--report" => {
                 let files = value()?.split(',').map(PathBuf::from).collect();
                 options.task = Task::Report(files);
@@ -206,6 +213,7 @@ fn run(options: &Options) -> Outcome<()> {
         Task::Companion(condition) => condition::companion(*condition),
         Task::List => list(&plan::engines(&peers)?, &plan::workloads(&peers)?),
         Task::Report(files) => report(options, files)?,
+        Task::DropIns(prefix) => finish(options, &drop_ins::race(options, prefix)?)?,
         Task::Race => race(options, plan::engines(&peers)?, plan::workloads(&peers)?)?,
     }
     Ok(())
@@ -237,9 +245,13 @@ fn race(options: &Options, engines: Vec<Engine>, workloads: Vec<Workload>) -> Ou
     for (engine, reason) in &programs.missing {
         say(&format!("left out: {engine}: {reason}"));
     }
-    let saved = runs::race(options, &programs, &workloads)?;
+    finish(options, &runs::race(options, &programs, &workloads)?)
+}
+
+/// Saves a race, and shows it.
+fn finish(options: &Options, saved: &Saved) -> Outcome<()> {
     let dir = saved.write(options)?;
-    say(&format!("\n{}", markdown::summary(&saved)));
+    say(&format!("\n{}", markdown::summary(saved)));
     say(&format!("saved in {}", dir.display()));
     if saved.failures.is_empty() {
         return Ok(());

@@ -26,7 +26,16 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
     let run_count = options.runs.unwrap_or(if options.is_quick { 1 } else { 3 });
     let words = options.words.clone().unwrap_or_else(|| WORDS.into());
     let race = Race { options, programs, stores: &stores, words: &words, run_count };
-    let mut saved = race.nothing_yet()?;
+    let mut saved = nothing_yet(options, &stores, run_count)?;
+    for engine in programs.built.iter().map(saved_engine) {
+        if !saved.engines.iter().any(|other| other.name == engine.name) {
+            saved.engines.push(engine);
+        }
+    }
+    let missing = programs.missing.iter();
+    saved.missing = missing
+        .map(|(engine, reason)| Missing { engine: engine.clone(), reason: reason.clone() })
+        .collect();
     for workload in workloads {
         for case in workload.cases.iter().filter(|case| options.drivers().contains(&case.driver)) {
             for &condition in options.conditions() {
@@ -39,6 +48,25 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
     Ok(saved)
 }
 
+/// Returns what is saved of a race before anything has run.
+pub fn nothing_yet(options: &Options, stores: &Path, run_count: usize) -> Outcome<Saved> {
+    Ok(Saved {
+        version: VERSION,
+        date: output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?,
+        command: typed(),
+        commit: commit(&options.root),
+        is_quick: options.is_quick,
+        run_count,
+        machine: Machine::read(stores, options.machine.clone()),
+        engines: Vec::new(),
+        missing: Vec::new(),
+        cases: Vec::new(),
+        samples: Vec::new(),
+        failures: Vec::new(),
+        later: Vec::new(),
+    })
+}
+
 /// What all cases of a race have in common.
 struct Race<'a> {
     options: &'a Options,
@@ -49,34 +77,6 @@ struct Race<'a> {
 }
 
 impl Race<'_> {
-    /// Returns what is saved of a race before anything has run.
-    fn nothing_yet(&self) -> Outcome<Saved> {
-        let mut engines: Vec<SavedEngine> = Vec::new();
-        for engine in self.programs.built.iter().map(saved_engine) {
-            if !engines.iter().any(|other| other.name == engine.name) {
-                engines.push(engine);
-            }
-        }
-        let missing = self.programs.missing.iter();
-        Ok(Saved {
-            version: VERSION,
-            date: output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?,
-            command: typed(),
-            commit: commit(&self.options.root),
-            is_quick: self.options.is_quick,
-            run_count: self.run_count,
-            machine: Machine::read(self.stores, self.options.machine.clone()),
-            engines,
-            missing: missing
-                .map(|(engine, reason)| Missing { engine: engine.clone(), reason: reason.clone() })
-                .collect(),
-            cases: Vec::new(),
-            samples: Vec::new(),
-            failures: Vec::new(),
-            later: Vec::new(),
-        })
-    }
-
     /// Runs all engines of a case, under one condition.
     fn case(
         &self,
@@ -189,6 +189,10 @@ fn typed() -> Vec<String> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     if let Some(at) = words.iter().position(|word| word == "--root") {
         words.drain(at..(at + 2).min(words.len()));
+    }
+    // It comes with the prefix in which xtask has installed them.
+    if let Some(at) = words.iter().position(|word| word == "--drop-ins") {
+        words.remove(at + 1);
     }
     words
 }

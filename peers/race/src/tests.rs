@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::plan::{self, Driver, Place};
 use crate::rows::{Rows, Unit, number};
 use crate::saved::{Figures, Sample, Saved, SavedCase, SavedEngine, VERSION};
-use crate::{html, limit, markdown, pages_dir, parse, picture, rows, runs, targets};
+use crate::{drop_ins, html, limit, markdown, pages_dir, parse, picture, rows, runs, targets};
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -23,6 +23,20 @@ fn every_engine_workload_and_target_is_read_and_fits_the_others() {
     let workloads = plan::workloads(&peers).expect("workloads/");
     let is_engine = |name: &String| engines.iter().any(|engine| engine.name == *name);
     for target in targets::read(&peers).expect("targets.toml") {
+        let limits = [target.at_most, target.at_least].iter().flatten().count();
+        assert_eq!(limits, 1, "{}: one limit", target.work);
+        if let Some(name) = target.case.strip_prefix("drop-ins/") {
+            let library = drop_ins::LIBRARIES.iter().find(|library| library.name == name);
+            let library = library.unwrap_or_else(|| panic!("{}: no library {name}", target.work));
+            assert!(library.labels.contains(&target.label.as_str()), "{}", target.work);
+            assert_eq!(target.ours, library.engine(true), "{}", target.work);
+            assert!(
+                target.than.is_none_or(|than| than == library.engine(false)),
+                "{}",
+                target.work
+            );
+            continue;
+        }
         let case = workloads
             .iter()
             .flat_map(|workload| workload.cases.iter().map(move |case| (workload, case)))
@@ -39,8 +53,6 @@ fn every_engine_workload_and_target_is_read_and_fits_the_others() {
         assert!(has(&target.label), "{}: no phase {}", target.work, target.label);
         assert!(target.than_label.as_ref().is_none_or(has), "{}", target.work);
         assert!(is_engine(&target.ours), "{}: no engine {}", target.work, target.ours);
-        let limits = [target.at_most, target.at_least].iter().flatten().count();
-        assert_eq!(limits, 1, "{}: one limit", target.work);
     }
     for case in workloads.iter().flat_map(|workload| &workload.cases) {
         assert!(case.engines.iter().flatten().all(is_engine), "{}: {:?}", case.name, case.engines);
@@ -96,6 +108,7 @@ fn wrong_options_are_refused_with_what_there_is() {
         "--conditions quiet,loud",
         "--machine a/b",
         "--machine --quick",
+        "--drop-ins",
     ] {
         assert!(parsed(line).is_err(), "{line}");
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Suites;
+use super::{Stop, Suites};
 use crate::Failure;
 use crate::process::{command, run as run_program};
 
@@ -12,35 +12,37 @@ pub(super) const LIST: &str = "/etc/apt/sources.list.d/debian.sources";
 
 impl Suites<'_> {
     /// Fetches a source package, unpacks what matches the patterns, and returns the directory.
-    pub(super) fn source(&self, package: &str, wanted: &[&str]) -> Result<PathBuf, Failure> {
-        self.fetched("sources", package, |directory, packages| {
+    pub(super) fn source(&self, package: &str, wanted: &[&str]) -> Result<PathBuf, Stop> {
+        self.fetched("sources", package, &wanted.join("\n"), |directory, packages| {
             self.apt_get(packages, &["source", "--download-only", package])?;
             let archive = find(packages, ".orig.tar")?;
             let mut tar = command(self.root, "tar", &["-x", "--strip-components=1", "--wildcards"]);
             tar.arg("-C").arg(directory).arg("-f").arg(&archive).args(wanted);
-            run_program(&mut tar)
+            Ok(run_program(&mut tar)?)
         })
     }
 
     /// Fetches a package, unpacks it, and returns the directory.
-    pub(super) fn package(&self, package: &str) -> Result<PathBuf, Failure> {
-        self.fetched("unpacked", package, |directory, packages| {
+    pub(super) fn package(&self, package: &str) -> Result<PathBuf, Stop> {
+        self.fetched("unpacked", package, "", |directory, packages| {
             self.apt_get(packages, &["download", package])?;
             let mut unpack = command(self.root, "dpkg", &["-x"]);
-            run_program(unpack.arg(find(packages, ".deb")?).arg(directory))
+            Ok(run_program(unpack.arg(find(packages, ".deb")?).arg(directory))?)
         })
     }
 
-    /// Returns the directory of what `fetch` brings, which it is not asked for again.
+    /// Returns the directory of what `fetch` brings, which it is not asked for again: `complete` in it has
+    /// what was `wanted` of the package.
     fn fetched(
         &self,
         kind: &str,
         package: &str,
-        fetch: impl FnOnce(&Path, &Path) -> Result<(), Failure>,
-    ) -> Result<PathBuf, Failure> {
+        wanted: &str,
+        fetch: impl FnOnce(&Path, &Path) -> Result<(), Stop>,
+    ) -> Result<PathBuf, Stop> {
         let directory = self.place.join(kind).join(package);
         let done = directory.join("complete");
-        if done.is_file() {
+        if fs::read_to_string(&done).is_ok_and(|had| had == wanted) {
             return Ok(directory);
         }
         let packages = self.place.join("packages").join(kind).join(package);
@@ -49,12 +51,12 @@ impl Suites<'_> {
         }
         self.apt_get(&packages, &["update"])?;
         fetch(&directory, &packages)?;
-        fs::write(&done, "").map_err(|cause| format!("`{}`: {cause}", done.display()))?;
+        fs::write(&done, wanted).map_err(|cause| format!("`{}`: {cause}", done.display()))?;
         Ok(directory)
     }
 
-    /// Calls apt-get with lists of its own.
-    fn apt_get(&self, directory: &Path, arguments: &[&str]) -> Result<(), Failure> {
+    /// Calls apt-get with lists of its own. That it fails is no failure of ours.
+    fn apt_get(&self, directory: &Path, arguments: &[&str]) -> Result<(), Stop> {
         let sources = self.place.join("debian.sources");
         let packages = fs::read_to_string(LIST).map_err(|cause| format!("`{LIST}`: {cause}"))?;
         // Updates for security may have gone from the server that the list names.
@@ -72,6 +74,7 @@ impl Suites<'_> {
         }
         // The user that apt changes to may not reach this directory.
         run_program(apt.args(["-o", "APT::Sandbox::User=root"]).args(arguments))
+            .map_err(Stop::Obstacle)
     }
 }
 

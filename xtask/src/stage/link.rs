@@ -42,6 +42,8 @@ impl Input<'_> {
             "-Wl,-z,relro",
             "-Wl,-z,now",
             "-Wl,-z,defs",
+            // A program may close it while handles are open, whose threads run in it.
+            "-Wl,-z,nodelete",
         ]);
         cc.arg("-Wl,--strip-debug").args(self.undefined("-Wl,-u,"));
         cc.arg(self.archive).args(SYSTEM_LIBRARIES);

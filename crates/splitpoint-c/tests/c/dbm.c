@@ -34,14 +34,52 @@ static void killed(char *name)
         for (i = 0;; i++)
             CHECK(store(it, it) == 0 && write(pipes[1], &i, sizeof i) == sizeof i);
     }
-    while (count < SEEN)
-        count += read(pipes[0], &i, sizeof i) == sizeof i;
-    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && close(pipes[1]) == 0);
+    CHECK(close(pipes[1]) == 0);
+    while (count < SEEN) {
+        CHECK(read(pipes[0], &i, sizeof i) == sizeof i && i == count);
+        count++;
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
     while (read(pipes[0], &i, sizeof i) == sizeof i)
         count++;
     CHECK(dbminit(name) == 0 && close(pipes[0]) == 0);
-    for (i = 0; i < count; i++)
-        CHECK(fetch(it).dsize == sizeof i);
+    for (i = 0; i < count; i++) {
+        datum found = fetch(it);
+        CHECK(found.dsize == sizeof i && memcmp(found.dptr, &i, sizeof i) == 0);
+    }
+    CHECK(dbmclose() == 0);
+}
+
+static int has(int number)
+{
+    datum it = {(char *)&number, sizeof number}, found = fetch(it);
+    return found.dsize == sizeof number && memcmp(found.dptr, &number, sizeof number) == 0;
+}
+
+/* Two programs write one database by turns: what each has stored is there, and both see it. */
+static void two_writers(char *name)
+{
+    enum { COUNT = 1000 };
+    int i, which, status;
+    pid_t child;
+    CHECK((child = fork()) >= 0);
+    which = child == 0;
+    CHECK(dbminit(name) == 0);
+    for (i = 0; i < COUNT; i++) {
+        int number = 2 * i + which;
+        datum it = {(char *)&number, sizeof number};
+        CHECK(store(it, it) == 0);
+        /* One of them opens it anew now and then. */
+        if (which && i % 100 == 0)
+            CHECK(dbmclose() == 0 && dbminit(name) == 0);
+    }
+    for (i = which; i < 2 * COUNT; i += 2)
+        CHECK(has(i));
+    if (child == 0)
+        _exit(0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    for (i = 0; i < 2 * COUNT; i++)
+        CHECK(has(i));
     CHECK(dbmclose() == 0);
 }
 
@@ -96,5 +134,6 @@ int main(int argument_count, char **arguments)
     CHECK(i == COUNT && firstkey().dptr == NULL);
     CHECK(dbmclose() == 0 && dbmclose() == 0);
     killed(other);
+    two_writers(arguments[1]);
     return 0;
 }

@@ -37,12 +37,12 @@ int main(int argument_count, char **arguments)
             fill(arguments[1], pipes[1]);
             return 1;
         }
+        CHECK(close(pipes[1]) == 0);
         while (count < COUNT) {
             CHECK(read(pipes[0], &i, sizeof i) == sizeof i);
             count++;
         }
         CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
-        close(pipes[1]);
         while (read(pipes[0], &i, sizeof i) == sizeof i)
             count++;
         CHECK((file = fopen(path, "w")) != NULL && fprintf(file, "%d", count) > 0);

@@ -33,6 +33,9 @@ fn the_interface_does_what_the_header_says() {
 fn nothing_leaks_and_nothing_is_used_after_its_end() {
     let dir = tempfile::tempdir().unwrap();
     Program::new("ndbm.c", LIBRARY, Link::Shared).run_checked(&[&dir.path().join("x")]);
+    let old = dir.path().join("old");
+    copy_old("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), &old);
+    Program::new("ndbm_old.c", LIBRARY, Link::Shared).run_checked(&[&old, Path::new("read")]);
 }
 
 #[test]
@@ -57,6 +60,12 @@ fn programs_that_write_one_database_by_turns_lose_nothing() {
         command.arg(case[0]).arg(&name).args(&case[1..]);
         assert_eq!(succeed(&mut command), "", "{case:?}");
     }
+}
+
+#[test]
+fn a_file_that_a_stranger_has_cut_is_an_error_and_no_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    Program::new("ndbm_cut.c", LIBRARY, Link::Shared).run(&[&dir.path().join("x")]);
 }
 
 #[test]

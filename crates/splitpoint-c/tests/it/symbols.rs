@@ -54,6 +54,14 @@ fn all_libraries_go_into_one_program_in_which_each_is_itself() {
     }
 }
 
+#[test]
+fn a_program_may_load_two_libraries_and_close_them_under_open_handles() {
+    let dir = tempfile::tempdir().unwrap();
+    let lib = prefix().join("lib");
+    let [ndbm, gdbm] = ["ndbm", "gdbm"].map(|name| lib.join(format!("libsplitpoint_{name}.so.0")));
+    Program::new("loaded.c", &[], Link::Shared).run(&[&ndbm, &gdbm, dir.path()]);
+}
+
 /// The names of a library, sorted, each in a line.
 fn names(options: &[&str], library: &Path) -> String {
     let table = succeed(Command::new("nm").args(options).arg(library));

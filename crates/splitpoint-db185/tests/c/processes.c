@@ -32,6 +32,16 @@ static int get(DB *db, int n) {
   return db->get(db, &key, &value, 0);
 }
 
+/* Whether a key has the value that `put` stores. */
+static int has(DB *db, int n) {
+  char buf[20];
+  DBT key, value;
+  key.data = buf;
+  key.size = (size_t)sprintf(buf, "key %d", n);
+  return db->get(db, &key, &value, 0) == 0 && value.size == key.size &&
+         memcmp(value.data, buf, key.size) == 0;
+}
+
 static void wait_for(pid_t child) {
   int status;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
@@ -166,6 +176,19 @@ static void closed(const char *name) {
   for (i = 0; i < 10; i++) put(db, 30000 + i);
   db->close(db);
   CHECK(lseek(own, 0, SEEK_END) == 0 && close(own) == 0);
+  /* The place of the writer is free, in this process and in others. */
+  CHECK((db = dbopen(name, O_RDWR, 0, DB_HASH, NULL)) != NULL);
+  CHECK(put(db, 1) == 0 && db->close(db) == 0);
+}
+
+/* Whether a file begins as one of db 1.85 does, in this machine's byte order or in the format's own. */
+static int is_db185(const char *name) {
+  static const unsigned char magic[4] = {0x00, 0x06, 0x15, 0x61};
+  unsigned char head[4];
+  int fd = open(name, O_RDONLY);
+  CHECK(fd >= 0 && read(fd, head, 4) == 4 && close(fd) == 0);
+  return memcmp(head, magic, 4) == 0 ||
+         (head[0] == magic[3] && head[1] == magic[2] && head[2] == magic[1] && head[3] == magic[0]);
 }
 
 /* A child says of each pair that it is stored, or synced, and is killed. All of which it said so are there. */
@@ -174,20 +197,45 @@ static void killed(const char *name, int syncs) {
   int pipes[2], i, count = 0;
   DB *db;
   pid_t child;
-  CHECK(pipe(pipes) == 0 && (child = fork()) >= 0);
+  CHECK(access(name, F_OK) == -1 && pipe(pipes) == 0 && (child = fork()) >= 0);
   if (child == 0) {
-    CHECK((db = dbopen(name, O_RDWR | O_CREAT | O_TRUNC, 0600, DB_HASH, NULL)) != NULL);
+    CHECK((db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL)) != NULL);
     for (i = 0;; i++) {
       CHECK(put(db, i) == 0 && (!syncs || db->sync(db, 0) == 0));
       CHECK(write(pipes[1], &i, sizeof i) == sizeof i);
     }
   }
-  while (count < SEEN) count += read(pipes[0], &i, sizeof i) == sizeof i;
-  CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && close(pipes[1]) == 0);
+  CHECK(close(pipes[1]) == 0);
+  while (count < SEEN) {
+    CHECK(read(pipes[0], &i, sizeof i) == sizeof i && i == count);
+    count++;
+  }
+  CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
   while (read(pipes[0], &i, sizeof i) == sizeof i) count++;
+  CHECK(is_db185(name) == syncs);
   CHECK((db = dbopen(name, O_RDWR, 0, DB_HASH, NULL)) != NULL && close(pipes[0]) == 0);
-  for (i = 0; i < count; i++) CHECK(get(db, i) == 0);
+  for (i = 0; i < count; i++) CHECK(has(db, i));
   CHECK(put(db, count + 1) == 0 && db->close(db) == 0);
+  CHECK((db = dbopen(name, O_RDONLY, 0, DB_HASH, NULL)) != NULL);
+  CHECK(has(db, 0) && has(db, count - 1) && has(db, count + 1) && db->close(db) == 0);
+}
+
+/* A stranger cuts the file of a store: calls fail, and none ends in a signal. */
+static void cut(const char *name, int flags) {
+  DB *db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL);
+  DBT key, value;
+  int i;
+  CHECK(db != NULL);
+  for (i = 0; i < 1000; i++) CHECK(put(db, i) == 0);
+  if (flags == O_RDONLY) CHECK(db->close(db) == 0 && (db = dbopen(name, flags, 0, DB_HASH, NULL)) != NULL);
+  CHECK(get(db, 1) == 0 && truncate(name, 0) == 0);
+  usleep(20000); /* The size is looked at once in a tick of the clock. */
+  CHECK(get(db, 1) == -1 && errno == EIO);
+  CHECK(put(db, 1) == -1 && errno == (flags == O_RDONLY ? EPERM : EIO));
+  CHECK(db->seq(db, &key, &value, R_FIRST) == -1 && errno == EIO);
+  CHECK(db->close(db) == -1 && errno == EIO);
+  CHECK((db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL)) != NULL);
+  CHECK(put(db, 1) == 0 && get(db, 2) == 1 && db->close(db) == 0);
 }
 
 int main(int argc, char **argv) {
@@ -202,9 +250,12 @@ int main(int argc, char **argv) {
     daemons(i ? "in-place.db" : "native.db");
     children(i ? "in-place.db" : "native.db", !i);
     closed(i ? "in-place.db" : "native.db");
-    killed("killed.db", i);
+    killed(i ? "killed-in-place.db" : "killed.db", i);
   }
   daemons(argv[1]);
+  unsetenv("SPLITPOINT_NEW_FILES");
+  cut("cut.db", O_RDWR);
+  cut("cut.db", O_RDONLY);
   in_memory();
   puts("done");
   return 0;

@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
   DB *db;
   int i;
   if (argc > 1) count = atoi(argv[1]);
-  alarm(50);
+  alarm(250);
   flags();
   for (i = 0; i < 2; i++) {
     const char *name = i ? "in-place.db" : "native.db";

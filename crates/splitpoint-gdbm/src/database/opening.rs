@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use splitpoint::{Error, SharedFile};
-use splitpoint_ffi::{Identity, converts_old_files, open_by_turns, set_close_on_exec};
+use splitpoint_ffi::{CutWatch, Identity, converts_old_files, open_by_turns, set_close_on_exec};
 use splitpoint_legacy::{Format, OldFile};
 
 use super::{Database, Descriptor, FatalFunction, head_of, native_options, process_id, share};
@@ -235,6 +235,7 @@ impl Request {
             identity,
             process: process_id(),
             file,
+            watch: CutWatch::default(),
             given: None,
             table: Some(table),
             head,

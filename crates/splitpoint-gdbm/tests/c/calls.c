@@ -221,6 +221,8 @@ int main(void) {
   gdbm_clear_error(db);
   printf("last %d\n", gdbm_last_errno(db));
   gdbm_close(db);
+  printf("%d.%d.%d, %.17s\n", gdbm_version_number[0], gdbm_version_number[1],
+         gdbm_version_number[2], gdbm_version);
   printf("%d %d %s\n", gdbm_version_cmp(gdbm_version_number, newer),
          gdbm_version_cmp(newer, newer), gdbm_strerror(GDBM_ITEM_NOT_FOUND));
   return 0;

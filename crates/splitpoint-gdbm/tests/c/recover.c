@@ -126,7 +126,7 @@ static void locks(void) {
   CHECK(pipe(pipes) == 0 && pipe(tried) == 0);
   CHECK((db = gdbm_open("locked", 0, GDBM_WRITER, 0, NULL)) != NULL && (child = fork()) >= 0);
   if (child == 0) {
-    alarm(50);
+    alarm(250);
     CHECK(close(pipes[1]) == 0 && fcntl(pipes[0], F_SETFL, O_NONBLOCK) == 0);
     CHECK(close(tried[0]) == 0 && fcntl(tried[1], F_SETFL, O_NONBLOCK) == 0);
     while (read(pipes[0], &byte, 1) == -1) {
@@ -185,7 +185,7 @@ static void quiet(void) {
 }
 
 int main(void) {
-  alarm(50);
+  alarm(250);
   sound_files();
   damaged_files();
   locks();

@@ -66,7 +66,10 @@ int main(void) {
     gdbm_store(db, key, key, GDBM_REPLACE);
     next = gdbm_nextkey(db, key);
     free(key.dptr);
-    if (n > 3 * COUNT) break;
+    if (n > 3 * COUNT) {
+      free(next.dptr);
+      break;
+    }
   }
   printf("store others and replace: at least %d\n", n >= COUNT ? COUNT : n);
   {

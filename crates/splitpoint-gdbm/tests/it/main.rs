@@ -5,6 +5,8 @@ mod calls;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
+mod cut;
+#[cfg(test)]
 mod dumps;
 #[cfg(test)]
 mod header;
@@ -16,5 +18,7 @@ mod old_files;
 mod support;
 #[cfg(test)]
 mod symbols;
+#[cfg(test)]
+mod valgrind;
 #[cfg(test)]
 mod walks;

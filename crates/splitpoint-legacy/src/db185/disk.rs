@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,20 +35,36 @@ pub(super) struct FileDisk {
     file_bytes: u64,
 }
 
+/// `EBADF`, on every system.
+const BAD_DESCRIPTOR: i32 = 9;
+
 #[derive(Debug)]
 enum Descriptor {
     /// Locked with `flock`.
     Own(File),
-    /// Claimed by the program, which locks it as it likes.
-    Shared(SharedFile),
+    /// Claimed by the program, which locks it as it likes, and may close its descriptor: it is written as long as
+    /// that leads to this device and inode.
+    Shared(SharedFile, (u64, u64)),
 }
 
 impl Descriptor {
     fn file(&self) -> &File {
         match self {
             Self::Own(file) => file,
-            Self::Shared(file) => file.file(),
+            Self::Shared(file, _) => file.file(),
         }
+    }
+
+    /// Returns the file to change it.
+    fn to_change(&self) -> io::Result<&File> {
+        let file = self.file();
+        if let Self::Shared(_, inode) = self {
+            let found = file.metadata()?;
+            if (found.dev(), found.ino()) != *inode {
+                return Err(io::Error::from_raw_os_error(BAD_DESCRIPTOR));
+            }
+        }
+        Ok(file)
     }
 }
 
@@ -85,8 +101,9 @@ impl FileDisk {
     pub(super) fn share(file: &SharedFile) -> Result<Self> {
         let path = file.path().to_path_buf();
         let failed = |source| Error::Io { action: "open", path: path.clone(), source };
-        let file_bytes = file.file().metadata().map_err(failed)?.len();
-        Ok(Self { file: Descriptor::Shared(file.clone()), path, file_bytes })
+        let found = file.file().metadata().map_err(failed)?;
+        let descriptor = Descriptor::Shared(file.clone(), (found.dev(), found.ino()));
+        Ok(Self { file: descriptor, path, file_bytes: found.len() })
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
@@ -121,14 +138,15 @@ impl Disk for FileDisk {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let written = self.file.file().write_all_at(bytes, offset);
+        let written = self.file.to_change().and_then(|file| file.write_all_at(bytes, offset));
         written.map_err(|source| self.failed("write", source))?;
         self.file_bytes = self.file_bytes.max(offset + bytes.len() as u64);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.file.file().sync_data().map_err(|source| self.failed("sync", source))
+        let synced = self.file.to_change().and_then(File::sync_data);
+        synced.map_err(|source| self.failed("sync", source))
     }
 }
 

@@ -102,6 +102,12 @@ impl Db185 {
         result
     }
 
+    /// Closes the table without writing what was not synced: the file stays as it was last synced. For a program
+    /// that has lost the file, and for the child of one that has it.
+    pub fn abandon(self) {
+        self.store().is_changed = false;
+    }
+
     /// Verifies every page without changing anything.
     ///
     /// # Errors

@@ -78,7 +78,8 @@ const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// What a file has among the handles of others.
 #[derive(Debug)]
 enum Place {
-    Claimed(Claim),
+    /// `None` once it was given up.
+    Claimed(Mutex<Option<Claim>>),
     /// None, and the description that the next handle has.
     ByTurns(
         Mutex<Option<File>>,
@@ -177,7 +178,7 @@ impl SharedFile {
     fn claim(file: File, path: &Path, is_writer: bool) -> Result<Self> {
         let claimed = Self::try_claim(&file, path, is_writer);
         match claimed {
-            Ok(claim) => Self::new(file, path, is_writer, Place::Claimed(claim)),
+            Ok(claim) => Self::new(file, path, is_writer, Place::Claimed(Mutex::new(Some(claim)))),
             Err(error) => {
                 Self::close_other(file);
                 Err(error)
@@ -234,6 +235,14 @@ impl SharedFile {
         Arc::into_inner(self.0).and_then(|inner| inner.file.into_file())
     }
 
+    /// Gives up the place of a claimed file while clones are left: with handles that are forgotten, because
+    /// somebody has cut the file under them. They must not be used any more, nor dropped.
+    pub fn give_up_place(&self) {
+        if let Place::Claimed(claim) = &self.0.place {
+            drop(claim.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+
     /// Returns another descriptor of the same description.
     pub(super) fn descriptor(&self) -> io::Result<File> {
         self.0.file.try_clone()
@@ -253,7 +262,9 @@ impl SharedFile {
 
     /// Takes the lock anew after a descriptor of the file was closed.
     pub(super) fn renew(&self) {
-        if let Place::Claimed(claim) = &self.0.place {
+        if let Place::Claimed(claim) = &self.0.place
+            && let Some(claim) = &*claim.lock().unwrap_or_else(PoisonError::into_inner)
+        {
             claim.renew();
         }
     }
@@ -323,6 +334,21 @@ mod tests {
             let db = Options::new().sharing(sharing).open_shared(&claim).unwrap();
             db.put("key", "value").unwrap();
             assert!(!db.store().takes_turns(), "{sharing:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_given_up_is_free_though_a_handle_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for is_writer in [true, false] {
+            let claim = SharedFile::claim(file(&path), &path, is_writer).unwrap();
+            let clone = claim.clone();
+            assert!(SharedFile::for_writer(file(&path), &path).is_err());
+            claim.give_up_place();
+            assert!(SharedFile::for_writer(file(&path), &path).is_ok());
+            clone.renew();
+            assert!(clone.file().metadata().is_ok());
         }
     }
 
