@@ -114,7 +114,7 @@ struct NextSegment {
     work: Option<Ticket>,
 }
 
-/// A record to be appended: its header without `prev`, its bytes, the checksum begun over them.
+/// A record to be appended: its header without `prev`, its bytes, the checksum begun over them and the padding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payload<'a> {
     pub(crate) header: RecordHeader,
@@ -676,9 +676,7 @@ impl Appender {
         debug_assert!(tail.offset.is_multiple_of(8) && record_bytes.is_multiple_of(8));
         let mut head = [0; HEADER_BYTES_MAX];
         let head_bytes = header.encode(&mut head);
-        let payload_bytes = payload.key.len() + payload.value.len();
-        let pad_bytes = record_bytes as usize - head_bytes - payload_bytes;
-        let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], tail.salt, tail.offset);
+        let crc = finish_crc(payload.crc, &head[..head_bytes], tail.salt, tail.offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
         match write_path {
             WritePath::Mapping => {
@@ -830,7 +828,7 @@ impl Appender {
         let record_offset = offset + SegmentHeader::BYTES;
         let pad_bytes =
             header.record_bytes() as usize - head_bytes - payload.key.len() - payload.value.len();
-        let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], salt, record_offset);
+        let crc = finish_crc(payload.crc, &head[..head_bytes], salt, record_offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
         let mut at = offset;
         let end = offset + segment_bytes;
