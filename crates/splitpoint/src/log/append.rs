@@ -98,6 +98,8 @@ struct TailSegment {
     resumed_offset: u64,
     /// Where the last one went; the first position of the segment until there is one.
     last_offset: u64,
+    /// Its checksum.
+    last_crc: u32,
     /// Where the bytes begin that are not durable.
     unsynced_offset: u64,
     /// Whether a sync has covered the whole segment, so that its blocks are allocated.
@@ -231,6 +233,7 @@ impl Appender {
             offset: position.offset,
             resumed_offset: position.offset,
             last_offset: position.offset,
+            last_crc: 0,
             unsynced_offset: position.segment_offset,
             is_allocated: false,
         });
@@ -302,6 +305,11 @@ impl Appender {
     /// Returns where the last record was appended, the naming one of a big record.
     pub(crate) fn last_record_offset(&self) -> u64 {
         self.tail.as_ref().expect("a record was appended").last_offset
+    }
+
+    /// Returns the checksum of that record.
+    pub(crate) fn last_record_crc(&self) -> u32 {
+        self.tail.as_ref().expect("a record was appended").last_crc
     }
 
     /// Returns where replay begins with the next record.
@@ -637,6 +645,7 @@ impl Appender {
             offset: offset + SegmentHeader::BYTES,
             resumed_offset: offset + SegmentHeader::BYTES,
             last_offset: offset + SegmentHeader::BYTES,
+            last_crc: 0,
             unsynced_offset: offset,
             is_allocated: false,
         })
@@ -695,7 +704,7 @@ impl Appender {
         }
         let tail = self.tail.as_mut().expect("there is one");
         let addr = Addr::of_offset(tail.offset);
-        tail.last_offset = tail.offset;
+        (tail.last_offset, tail.last_crc) = (tail.offset, crc);
         tail.offset += record_bytes;
         self.lsn += record_bytes;
         Ok(addr)
