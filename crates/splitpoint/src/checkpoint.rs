@@ -27,6 +27,7 @@ mod writer;
 pub(crate) use claims::GROUP_BUCKETS;
 pub(crate) use writer::CheckpointWriter;
 
+use crate::checksum;
 use crate::error::{Error, Result};
 use crate::format::{
     Addr, CheckpointName, FILE_BYTES_MAX, GRANULE_BYTES, LSN_MAX, LogStart, SegmentHeader,
@@ -309,13 +310,12 @@ fn address_bits(granule_count: u64) -> u32 {
 
 /// Returns the checksum of the first granule of a checkpoint, in which its field is zero.
 pub(crate) fn state_crc(block: &[u8], salt: u64) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(block), &salt.to_le_bytes())
+    checksum::crc32c_append_words(0, block, [salt])
 }
 
 /// Returns the checksum of a block at `offset` of the file, whatever it says itself.
 pub(crate) fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[4..]), &salt.to_le_bytes());
-    crc32c::crc32c_append(crc, &offset.to_le_bytes())
+    checksum::crc32c_append_words(0, &bytes[4..], [salt, offset])
 }
 
 /// Frees the segment that a place of the live header names.

@@ -481,7 +481,7 @@ impl Compaction {
         let is_awaited = self.waiting.front().is_some_and(|first| match held_since {
             // Another round would find the same moment.
             Some(since) if first.death.lsn >= below && since <= below => false,
-            _ => first.death.lsn >= below || first.round >= self.past_moments.over(),
+            _ => first.death.lsn >= below || !self.past_moments.is_over(first.round),
         });
         (is_awaited || !self.past_moments.is_at_rest())
             && self.past_moments.step(unpinned, committed, oldest, ticket)
@@ -536,10 +536,10 @@ impl Compaction {
     /// Takes a segment from the list whose space may be used again at `moment`, and whether it is
     /// one of a big record.
     pub(crate) fn take_reusable(&mut self, moment: &Moment) -> Option<(Range<u64>, bool)> {
-        let over = self.past_moments.over();
+        let past_moments = self.past_moments;
         // A moment may have begun since the round that frees it, and find its records.
         let is_of_round = |first: &&Emptied| {
-            let is_over = moment.past_moments == u64::MAX || first.round < over;
+            let is_over = moment.past_moments == u64::MAX || past_moments.is_over(first.round);
             is_over || mutant::is_made(Mutant::ForgetsMoments)
         };
         let first = self.waiting.front().filter(|first| first.is_reusable(moment));

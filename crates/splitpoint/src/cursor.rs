@@ -75,7 +75,7 @@ struct Candidate<'db> {
 impl<'db> Scan<'db> {
     /// Begins a scan of this moment, while the caller holds the writer's lock.
     pub(crate) fn new(store: &'db Store, writer: &mut Writer, hold: Hold) -> Result<Self> {
-        let versions = Arc::new(Versions::now_locked(store, writer, hold)?);
+        let versions = Versions::now_locked(store, writer, hold)?;
         let places = versions.find_places(writer)?;
         let scan = Self::of(versions, places)?;
         Ok(Self { is_alone: matches!(scan.walk, Some(Walk::Runs(_))), ..scan })

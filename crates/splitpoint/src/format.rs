@@ -11,6 +11,7 @@
 //! Every number is little-endian. `decode` checks every field, and nothing uses bytes of a file
 //! before. The layout of a record is in `log/record.rs`, that of a bucket in `index/line.rs`.
 
+use crate::checksum;
 use crate::hash::NAME_BYTES_MAX;
 
 /// Version of the format that this library reads and writes.
@@ -280,7 +281,7 @@ impl Superblock {
         put_u64(&mut block, 176, compacted);
         put_u64(&mut block, 184, self.write_features | compacted);
         block[208..208 + APPLICATION_BYTES].copy_from_slice(&self.application_data);
-        let crc = crc32c::crc32c(&block);
+        let crc = checksum::crc32c(&block);
         put_u32(&mut block, 12, crc);
         block
     }
@@ -292,8 +293,8 @@ impl Superblock {
             return Err(SuperblockFault::Magic);
         }
         let found = u32_at(block, 12);
-        let zeroed = crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &[0; 4]);
-        let expected = crc32c::crc32c_append(zeroed, &block[16..]);
+        let zeroed = checksum::crc32c_append(checksum::crc32c(&block[..12]), &[0; 4]);
+        let expected = checksum::crc32c_append(zeroed, &block[16..]);
         if u32_at(block, 8) != VERSION && found == expected {
             return Err(SuperblockFault::Version(u32_at(block, 8)));
         }
@@ -445,7 +446,7 @@ impl SegmentHeader {
         put_u64(&mut out, 24, self.base_lsn);
         put_u64(&mut out, 32, self.previous_offset);
         put_u64(&mut out, 40, self.salt);
-        let crc = crc32c::crc32c(&out[..60]);
+        let crc = checksum::crc32c(&out[..60]);
         put_u32(&mut out, 60, crc);
         out
     }
@@ -455,7 +456,7 @@ impl SegmentHeader {
         let corrupt = |what, at: u64, expected: u64, found: u64| {
             Err(crate::Error::Corrupt { what, offset: offset + at, expected, found })
         };
-        let (expected, found) = (crc32c::crc32c(&bytes[..60]), u32_at(bytes, 60));
+        let (expected, found) = (checksum::crc32c(&bytes[..60]), u32_at(bytes, 60));
         if expected != found {
             return corrupt("segment header checksum", 60, expected.into(), found.into());
         }
@@ -591,7 +592,7 @@ mod tests {
         let mut block = superblock().encode();
         put_u32(&mut block, 8, 2);
         put_u32(&mut block, 12, 0);
-        let crc = crc32c::crc32c(&block);
+        let crc = checksum::crc32c(&block);
         put_u32(&mut block, 12, crc);
         assert_eq!(Superblock::decode(&block), Err(SuperblockFault::Version(2)));
     }

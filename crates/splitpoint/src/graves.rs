@@ -16,13 +16,18 @@
 //! - A grave is there before the slot is empty, so a reader who misses the key finds it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::format::Addr;
 
 /// The records that were deleted, by the hash of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Graves(Mutex<Inner>);
+pub(crate) struct Graves {
+    inner: Mutex<Inner>,
+    /// Whether there may be any.
+    is_any: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -44,6 +49,7 @@ impl Graves {
     /// Adds the record at `addr`, which dies now, at `stamp`.
     pub(crate) fn add(&self, hash: u64, addr: Addr, stamp: u64) {
         let mut inner = self.lock();
+        self.is_any.store(true, Ordering::Relaxed);
         let number = inner.next_number;
         inner.next_number += 1;
         inner.by_hash.insert((hash, number), Grave { addr, stamp });
@@ -58,11 +64,19 @@ impl Graves {
         after.map(|(_, grave)| grave.addr).collect()
     }
 
+    /// Returns whether there are any. One that is being dug may be missed: what is there is forgotten the next
+    /// time.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Relaxed)
+    }
+
     /// Forgets what died at `stamp` or before: nobody needs it any more.
     pub(crate) fn forget(&self, stamp: u64) {
         let mut inner = self.lock();
         let last = inner.in_order.back().and_then(|last| inner.by_hash.get(last));
         if last.is_none_or(|last| last.stamp <= stamp) {
+            self.is_any.store(false, Ordering::Relaxed);
             let next_number = inner.next_number;
             let all = std::mem::replace(&mut *inner, Inner { next_number, ..Inner::default() });
             // Freeing them may take a while.
@@ -86,7 +100,7 @@ impl Graves {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic in between could only be for want of memory, which aborts.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,7 +119,8 @@ mod tests {
         assert_eq!(graves.after(9, 0), []);
         graves.forget(1);
         assert_eq!((graves.after(7, 0), graves.after(8, 0)), (vec![Addr(12), Addr(13)], vec![]));
+        assert!(graves.is_any());
         graves.forget(4);
-        assert_eq!(graves.count(), 0);
+        assert_eq!((graves.count(), graves.is_any()), (0, false));
     }
 }

@@ -26,8 +26,8 @@
 //! - Whoever reads by a horizon pins what it reads, then looks whether the horizon is evicted. Space that
 //!   a horizon held is used again only after a grace period that begins when it has gone.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::births::AsOf;
@@ -36,10 +36,15 @@ use crate::births::AsOf;
 #[derive(Debug, Default)]
 pub(crate) struct Horizons {
     now: AtomicU64,
-    open: Mutex<BTreeMap<u64, Arc<Terms>>>,
+    open: Mutex<Open>,
     /// How many are open, evicted ones not counted.
     open_count: AtomicU64,
+    /// Those of a smaller moment were evicted, unless they are closed: the oldest are evicted first.
+    evicted_below: AtomicU64,
 }
+
+/// The moments of the open horizons and what these are for, the oldest first.
+type Open = VecDeque<(u64, Terms)>;
 
 /// What a horizon is for.
 #[derive(Debug)]
@@ -48,35 +53,38 @@ pub(crate) struct Terms {
     pub(crate) as_of: Option<AsOf>,
     /// The most bytes that it may hold back.
     pub(crate) bytes_max: u64,
-    /// The owner needs no record before this offset any more.
-    passed_offset: AtomicU64,
-    is_evicted: AtomicBool,
+    /// The owner needs no record before this offset any more; `None` if it always needs them all.
+    passed_offset: Option<Arc<AtomicU64>>,
 }
 
 impl Terms {
     /// Returns the terms of an owner that reads `as_of` a moment and may hold back `bytes_max`.
     pub(crate) fn new(as_of: Option<AsOf>, bytes_max: u64) -> Self {
-        let (passed_offset, is_evicted) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { as_of, bytes_max, passed_offset, is_evicted }
+        Self { as_of, bytes_max, passed_offset: None }
+    }
+
+    /// Returns these terms of an owner that reads each record once, in the order of their offsets.
+    pub(crate) fn of_scan(self) -> Self {
+        Self { passed_offset: Some(Arc::default()), ..self }
     }
 
     /// Returns whether the owner needs no record at `offset` any more.
     pub(crate) fn is_passed(&self, offset: u64) -> bool {
-        offset < self.passed_offset.load(Ordering::Relaxed)
+        self.passed_offset.as_ref().is_some_and(|passed| offset < passed.load(Ordering::Relaxed))
     }
 }
 
 impl Horizons {
     /// Opens a horizon at this moment. For a thread that holds the writer's lock.
     pub(crate) fn open(&self, terms: Terms) -> Horizon<'_> {
-        let terms = Arc::new(terms);
+        let passed_offset = terms.passed_offset.clone();
         let mut open = self.lock();
         // Under this lock, for `past`.
         let moment = self.now.fetch_add(1, Ordering::Relaxed);
-        let earlier = open.insert(moment, terms.clone());
-        debug_assert!(earlier.is_none(), "a moment has one horizon");
+        debug_assert!(open.back().is_none_or(|last| last.0 < moment), "a moment has one horizon");
+        open.push_back((moment, terms));
         self.open_count.store(open.len() as u64, Ordering::Relaxed);
-        Horizon { horizons: self, moment, terms }
+        Horizon { horizons: self, moment, passed_offset }
     }
 
     /// Returns the stamp of what dies now. For a thread that holds the writer's lock.
@@ -95,7 +103,7 @@ impl Horizons {
     /// later.
     pub(crate) fn past(&self) -> u64 {
         let open = self.lock();
-        open.first_key_value().map_or_else(|| self.now(), |(&moment, _)| moment)
+        open.front().map_or_else(|| self.now(), |oldest| oldest.0)
     }
 
     /// Returns whether no open horizon needs what died at `stamp`.
@@ -106,23 +114,24 @@ impl Horizons {
 
     /// Returns whether one of the open horizons is as asked for.
     pub(crate) fn any(&self, mut is_it: impl FnMut(&Terms) -> bool) -> bool {
-        self.lock().values().any(|terms| is_it(terms))
+        self.lock().iter().any(|(_, terms)| is_it(terms))
     }
 
     /// Evicts the oldest horizons that hold back more than they may; `held_bytes` says what one of a
     /// moment does. For a thread that holds the writer's lock.
     pub(crate) fn evict(&self, held_bytes: impl Fn(u64) -> u64) {
         let mut open = self.lock();
-        while let Some(oldest) = open.first_entry()
-            && held_bytes(*oldest.key()) > oldest.get().bytes_max
+        while let Some((moment, terms)) = open.front()
+            && held_bytes(*moment) > terms.bytes_max
         {
-            oldest.remove().is_evicted.store(true, Ordering::SeqCst);
+            self.evicted_below.store(moment + 1, Ordering::SeqCst);
+            open.pop_front();
         }
         self.open_count.store(open.len() as u64, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Terms>>> {
-        // Each statement leaves the map whole.
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        // Each statement leaves it whole.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,7 +141,7 @@ impl Horizons {
 pub(crate) struct Horizon<'a> {
     horizons: &'a Horizons,
     moment: u64,
-    terms: Arc<Terms>,
+    passed_offset: Option<Arc<AtomicU64>>,
 }
 
 impl Horizon<'_> {
@@ -145,21 +154,26 @@ impl Horizon<'_> {
     /// more when what was found depends on what was *not* there.
     #[inline]
     pub(crate) fn is_evicted(&self) -> bool {
-        self.terms.is_evicted.load(Ordering::SeqCst)
+        self.moment < self.horizons.evicted_below.load(Ordering::SeqCst)
     }
 
     /// Notes that the owner needs no record before `offset` any more.
     #[inline]
     pub(crate) fn pass(&self, offset: u64) {
-        self.terms.passed_offset.store(offset, Ordering::Relaxed);
+        if let Some(passed) = &self.passed_offset {
+            passed.store(offset, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Horizon<'_> {
     fn drop(&mut self) {
         let mut open = self.horizons.lock();
-        let was_open = open.remove(&self.moment).is_some();
-        debug_assert!(was_open || self.is_evicted(), "a horizon is open until it is dropped");
+        let found = open.binary_search_by_key(&self.moment, |it| it.0);
+        debug_assert!(found.is_ok() || self.is_evicted(), "a horizon is open until it is dropped");
+        if let Ok(at) = found {
+            open.remove(at);
+        }
         self.horizons.open_count.store(open.len() as u64, Ordering::Relaxed);
     }
 }

@@ -365,6 +365,11 @@ mod births;
 mod bitmap;
 pub mod check;
 mod checkpoint;
+#[expect(
+    unsafe_code,
+    reason = "calls what is compiled for an instruction of the processor; listed in ARCHITECTURE.md"
+)]
+mod checksum;
 mod compaction;
 mod cursor;
 mod db;

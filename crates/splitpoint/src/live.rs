@@ -1,6 +1,7 @@
 //! The live header: the words that the writer shares with readers and with the next process.
 
 use crate::atomic::{AtomicU64, Ordering, fence, may_be_killed};
+use crate::checksum;
 use crate::error::{Error, Result};
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, LSN_MAX,
@@ -526,7 +527,7 @@ impl<'a> Live<'a> {
     /// would give granules two uses.
     fn space_crc(self, count: usize) -> u32 {
         let words = [END].into_iter().chain(EXTENTS..EXTENTS + count);
-        words.fold(0, |crc, word| crc32c::crc32c_append(crc, &self.load(word).to_le_bytes()))
+        words.fold(0, |crc, word| checksum::crc32c_append_words(crc, &[], [self.load(word)]))
     }
 
     /// Returns the segments of checkpoints, finished or not.
@@ -552,7 +553,7 @@ impl<'a> Live<'a> {
     pub(crate) fn crc(self) -> u32 {
         let words = self.0.iter().enumerate().skip(SHAPE).filter(|&(word, _)| word != DURABLE);
         words.fold(0, |crc, (_, word)| {
-            crc32c::crc32c_append(crc, &word.load(Ordering::Relaxed).to_le_bytes())
+            checksum::crc32c_append_words(crc, &[], [word.load(Ordering::Relaxed)])
         })
     }
 

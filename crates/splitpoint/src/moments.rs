@@ -66,7 +66,8 @@ enum Next {
 }
 
 impl PastMoments {
-    /// Returns the log sequence number below which no moment needs what was emptied.
+    /// Returns the log sequence number below which no moment needs what was emptied before the last round that
+    /// [is over](Self::is_over). It may be less than after the round before.
     pub(crate) fn below(&self) -> u64 {
         self.below
     }
@@ -76,9 +77,9 @@ impl PastMoments {
         self.begun
     }
 
-    /// Returns how many rounds are over.
-    pub(crate) fn over(&self) -> u64 {
-        self.over
+    /// Returns whether a round is over that began after `begun` rounds had begun.
+    pub(crate) fn is_over(&self, begun: u64) -> bool {
+        begun < self.over || mutant::is_made(Mutant::ForgetsRounds)
     }
 
     /// Takes a step if its grace period is over, where `unpinned` is the ticket below which all are, and
@@ -105,7 +106,13 @@ impl PastMoments {
                 Some(Next::Over { below, ticket })
             }
             Some(Next::Over { below, ticket }) if ticket < unpinned => {
-                self.below = self.below.max(below);
+                // Not the largest so far: a moment of the commit at which the last round began may have been
+                // published since, and what was emptied meanwhile is of that commit, too.
+                self.below = if mutant::is_made(Mutant::KeepsLargestBelow) {
+                    self.below.max(below)
+                } else {
+                    below
+                };
                 self.over = self.begun;
                 None
             }
@@ -150,6 +157,28 @@ mod tests {
             past.step(i + 2, 200, || unreachable!(), || unreachable!());
             assert_eq!(past.below(), oldest.unwrap().min(201));
         }
+    }
+
+    /// A round frees what was emptied before 200; then a snapshot of 200 is taken, and something is emptied
+    /// without a commit. Returns whether the next round frees that.
+    fn frees_what_died_at_the_moment() -> bool {
+        let mut past = PastMoments::default();
+        let round = |past: &mut PastMoments, i: u64, oldest: Option<u64>| {
+            past.step(i, 200, || unreachable!(), || i);
+            past.step(i + 1, 200, || oldest, || i + 1);
+            past.step(i + 2, 200, || unreachable!(), || unreachable!());
+        };
+        round(&mut past, 0, None);
+        let begun = past.begun();
+        round(&mut past, 2, Some(200));
+        assert!(past.is_over(begun));
+        200 < past.below()
+    }
+
+    #[test]
+    fn a_moment_keeps_what_was_emptied_at_its_commit_after_it() {
+        assert!(!frees_what_died_at_the_moment());
+        assert!(mutant::with(Mutant::KeepsLargestBelow, frees_what_died_at_the_moment));
     }
 
     /// A reader publishes its moment, pins a value and takes the moment back while the writer waits for the

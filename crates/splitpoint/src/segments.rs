@@ -32,6 +32,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::atomic::may_be_killed;
+use crate::checksum;
 use crate::format::GRANULE_BYTES;
 use crate::space::Extent;
 use crate::storage::WordMap;
@@ -255,7 +256,7 @@ impl SegmentTable {
     /// Returns the checksum of the table.
     pub(crate) fn crc(&self) -> u32 {
         let words = self.to_words();
-        words.iter().fold(0, |crc, word| crc32c::crc32c_append(crc, &word.to_le_bytes()))
+        words.iter().fold(0, |crc, &word| checksum::crc32c_append_words(crc, &[], [word]))
     }
 
     /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.

@@ -57,7 +57,7 @@ pub struct Snapshot<'db> {
 impl<'db> Snapshot<'db> {
     /// Takes one of this moment.
     pub(crate) fn of(store: &'db Store) -> Result<Self> {
-        Ok(Self { versions: Arc::new(Versions::now(store, Hold::Snapshot)?) })
+        Ok(Self { versions: Versions::now(store, Hold::Snapshot)? })
     }
 
     /// Returns the value that `key` had, or `None`.

@@ -54,7 +54,9 @@ use crate::hash::HashFunction;
 use crate::horizons::Horizons;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
-use crate::index::lookup::{Located, find, find_candidate, for_each_line, is_held, locate};
+use crate::index::lookup::{
+    Candidate, Located, find, find_candidate, for_each_line, is_held, locate,
+};
 use crate::index::shape::Shape;
 use crate::index::slot::Tag;
 use crate::index::split::Scratch;
@@ -76,6 +78,7 @@ use crate::storage::reader_table::{LastWriter, OtherReaders, TakenPlace};
 use crate::storage::shared_counts::SharedCounts;
 use crate::value::Value;
 
+pub(crate) use batch::HashedChange;
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
 use compacting::Compacting;
@@ -88,6 +91,10 @@ pub(crate) use transaction::Reads;
 pub(crate) use turns::{Changing, LastTurn, TakeOver};
 use turns::{Turn, Turns};
 pub(crate) use versions::{Hold, Places, Versions};
+
+/// Keys that are looked up together, while the buckets of as many others are on their way: 0.85 to 0.91 of
+/// the time of 32 at once (`record/2026-11-23-xeon-106-2core`).
+const GROUP: usize = 16;
 
 /// Stores that this process has opened.
 static STORES: AtomicU64 = AtomicU64::new(0);
@@ -422,6 +429,53 @@ impl Store {
         }
         let Region { view, windows, .. } = &*self.region;
         find(windows, hash, |addr| key_at(view, addr, key))
+    }
+
+    /// Calls `each` with the records of keys in order, for a caller that holds a pin. The buckets of some keys
+    /// are on their way from memory at the same time, then their records.
+    #[inline]
+    pub(crate) fn find_many_while_pinned<'a>(
+        &'a self,
+        keys: &[&[u8]],
+        mut each: impl FnMut(Option<Pair<'a>>),
+    ) -> Result<()> {
+        if !self.readable_in.is_here() || self.instrument.is_some() {
+            for key in keys {
+                each(self.find_while_pinned(key, self.hash_of(key))?);
+            }
+            return Ok(());
+        }
+        let Region { view, windows, .. } = &*self.region;
+        let ask_for_buckets = |keys: &[&[u8]]| {
+            let mut hashes = [0; GROUP];
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = self.hash_of(key);
+                self.prefetch_bucket(*hash);
+            }
+            hashes
+        };
+        let mut groups = keys.chunks(GROUP).peekable();
+        let mut hashes = groups.peek().map(|keys| ask_for_buckets(keys)).unwrap_or_default();
+        while let Some(group) = groups.next() {
+            let mut candidates = [const { None }; GROUP];
+            for (candidate, &hash) in candidates.iter_mut().zip(&hashes[..group.len()]) {
+                *candidate = find_candidate(windows, hash)?;
+                if let Some(addr) = candidate.as_ref().and_then(Candidate::first) {
+                    view.prefetch_record(addr);
+                }
+            }
+            // The buckets of the next group are on their way while this one's keys are compared.
+            let next_hashes = groups.peek().map(|keys| ask_for_buckets(keys)).unwrap_or_default();
+            for ((candidate, &hash), key) in candidates.into_iter().zip(&hashes).zip(group) {
+                let is_key = |addr| key_at(view, addr, key);
+                each(match candidate {
+                    Some(candidate) => candidate.find_if(true, windows, hash, is_key)?,
+                    None => None,
+                });
+            }
+            hashes = next_hashes;
+        }
+        Ok(())
     }
 
     /// Returns the value of a key in a file that another process may change.

@@ -50,6 +50,7 @@ const LAYERS: &[&[&str]] = &[
         "error",
         "atomic",
         "bitmap",
+        "checksum",
         "key_list",
         "storage::fork",
         "testing::meanwhile",

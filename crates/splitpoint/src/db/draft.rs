@@ -4,11 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::spill::{OwnChange, Spill};
-use crate::batch::Change;
 use crate::error::{Error, Result};
 use crate::key_list::KeyList;
 use crate::options::Durability;
-use crate::store::{Store, Writer};
+use crate::store::{HashedChange, Store, Writer};
 
 /// The changes of a transaction, in their order; a key without a value is deleted.
 pub(super) enum Draft {
@@ -158,7 +157,16 @@ impl Draft {
         durability: Durability,
     ) -> Result<()> {
         match self {
-            Self::Memory(list) => store.apply_locked(writer, &changes(list), durability),
+            Self::Memory(list) => {
+                let mut changes =
+                    list.iter().map(|(hash, key, value)| HashedChange { hash, key, value });
+                if list.len() == 1
+                    && let Some(HashedChange { key, value, .. }) = changes.next()
+                {
+                    return store.make_one(writer, key, value, durability);
+                }
+                store.apply_hashed(writer, changes.collect())
+            }
             Self::Files(spill) => store.apply_large(writer, &*lock(spill)),
         }
     }
@@ -167,14 +175,6 @@ impl Draft {
 fn lock(spill: &Mutex<Spill>) -> MutexGuard<'_, Spill> {
     // After a panic it is as broken as its files are.
     spill.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn changes(list: &KeyList) -> Vec<Change<'_>> {
-    let change = |(_, key, value)| match value {
-        Some(value) => Change::Put { key, value },
-        None => Change::Delete { key },
-    };
-    list.iter().map(change).collect()
 }
 
 /// Returns each changed key once, with its new value.

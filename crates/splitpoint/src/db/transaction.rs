@@ -322,7 +322,7 @@ impl<'db> Transaction<'db> {
     fn versions(&mut self) -> Result<&Arc<Versions<'db>>> {
         let versions = match self.versions.take() {
             Some(versions) => versions,
-            None => Arc::new(Versions::now(&self.db.store, Hold::Snapshot)?),
+            None => Versions::now(&self.db.store, Hold::Snapshot)?,
         };
         Ok(self.versions.insert(versions))
     }
@@ -469,7 +469,7 @@ impl Db {
     ) -> Result<T> {
         let (store, durability) = (&self.store, self.store.durability);
         let mut writer = store.lock_for_change()?;
-        let versions = Arc::new(Versions::of(store, &writer, Hold::Unbounded));
+        let versions = Versions::of(store, &writer, Hold::Unbounded);
         // Where that fails, a scan of the transaction does.
         let _ = versions.find_places(&mut writer);
         let mut transaction = self.new_transaction(Some(versions));

@@ -94,6 +94,13 @@ fn next_with_tag<'a, L: Lines + ?Sized>(
 }
 
 impl<'a> Candidate<'a> {
+    /// Returns the record that is looked at first, unless its slot has become empty.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Option<Addr> {
+        let slot = self.line.slot(self.slots.trailing_zeros() as usize);
+        (!slot.is_empty()).then(|| slot.addr())
+    }
+
     /// Finds the record like [`find`], for a caller that has pinned it since.
     ///
     /// The line may have left its chain before the pin, or its buckets may have moved in memory: then it
@@ -110,9 +117,10 @@ impl<'a> Candidate<'a> {
         self.find_if(is_current, lines, hash, is_key)
     }
 
-    /// Looks at the records if the candidate `is_current`, and otherwise begins anew.
+    /// Looks at the records if the candidate `is_current`, and otherwise begins anew. One that was found under
+    /// the pin of the caller is.
     #[inline(always)]
-    fn find_if<L: Lines + ?Sized, T>(
+    pub(crate) fn find_if<L: Lines + ?Sized, T>(
         self,
         is_current: bool,
         lines: &'a L,

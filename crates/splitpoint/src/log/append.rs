@@ -98,6 +98,8 @@ struct TailSegment {
     resumed_offset: u64,
     /// Where the last one went; the first position of the segment until there is one.
     last_offset: u64,
+    /// Its checksum.
+    last_crc: u32,
     /// Where the bytes begin that are not durable.
     unsynced_offset: u64,
     /// Whether a sync has covered the whole segment, so that its blocks are allocated.
@@ -114,7 +116,7 @@ struct NextSegment {
     work: Option<Ticket>,
 }
 
-/// A record to be appended: its header without `prev`, its bytes, the checksum begun over them.
+/// A record to be appended: its header without `prev`, its bytes, the checksum begun over them and the padding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payload<'a> {
     pub(crate) header: RecordHeader,
@@ -231,6 +233,7 @@ impl Appender {
             offset: position.offset,
             resumed_offset: position.offset,
             last_offset: position.offset,
+            last_crc: 0,
             unsynced_offset: position.segment_offset,
             is_allocated: false,
         });
@@ -302,6 +305,11 @@ impl Appender {
     /// Returns where the last record was appended, the naming one of a big record.
     pub(crate) fn last_record_offset(&self) -> u64 {
         self.tail.as_ref().expect("a record was appended").last_offset
+    }
+
+    /// Returns the checksum of that record.
+    pub(crate) fn last_record_crc(&self) -> u32 {
+        self.tail.as_ref().expect("a record was appended").last_crc
     }
 
     /// Returns where replay begins with the next record.
@@ -637,6 +645,7 @@ impl Appender {
             offset: offset + SegmentHeader::BYTES,
             resumed_offset: offset + SegmentHeader::BYTES,
             last_offset: offset + SegmentHeader::BYTES,
+            last_crc: 0,
             unsynced_offset: offset,
             is_allocated: false,
         })
@@ -676,9 +685,7 @@ impl Appender {
         debug_assert!(tail.offset.is_multiple_of(8) && record_bytes.is_multiple_of(8));
         let mut head = [0; HEADER_BYTES_MAX];
         let head_bytes = header.encode(&mut head);
-        let payload_bytes = payload.key.len() + payload.value.len();
-        let pad_bytes = record_bytes as usize - head_bytes - payload_bytes;
-        let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], tail.salt, tail.offset);
+        let crc = finish_crc(payload.crc, &head[..head_bytes], tail.salt, tail.offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
         match write_path {
             WritePath::Mapping => {
@@ -697,7 +704,7 @@ impl Appender {
         }
         let tail = self.tail.as_mut().expect("there is one");
         let addr = Addr::of_offset(tail.offset);
-        tail.last_offset = tail.offset;
+        (tail.last_offset, tail.last_crc) = (tail.offset, crc);
         tail.offset += record_bytes;
         self.lsn += record_bytes;
         Ok(addr)
@@ -830,7 +837,7 @@ impl Appender {
         let record_offset = offset + SegmentHeader::BYTES;
         let pad_bytes =
             header.record_bytes() as usize - head_bytes - payload.key.len() - payload.value.len();
-        let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], salt, record_offset);
+        let crc = finish_crc(payload.crc, &head[..head_bytes], salt, record_offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
         let mut at = offset;
         let end = offset + segment_bytes;

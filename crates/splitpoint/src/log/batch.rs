@@ -5,6 +5,7 @@
 //! log and counts for nothing.
 
 use super::record::{Record, RecordKind};
+use crate::checksum;
 use crate::format::u64_at;
 
 /// Size in bytes of a COMMIT record: header, count, checksum.
@@ -22,7 +23,7 @@ impl BatchCrc {
     #[must_use]
     pub(crate) fn with(self, record_crc: u32) -> Self {
         debug_assert!(self.count > 0 || self.crc == 0, "a batch begins with no record");
-        let crc = crc32c::crc32c_append(self.crc, &record_crc.to_le_bytes());
+        let crc = checksum::crc32c_append(self.crc, &record_crc.to_le_bytes());
         Self { count: self.count + 1, crc }
     }
 

@@ -1,5 +1,6 @@
 //! One record: its bytes, its size and its checksum.
 
+use crate::checksum::{crc32c, crc32c_append_words, crc32c_padded};
 use crate::error::{Error, Result};
 use crate::format::{Addr, u64_at};
 
@@ -246,46 +247,18 @@ fn corrupt(what: &'static str, offset: u64, expected: u64, found: u64) -> Error 
     Error::Corrupt { what, offset, expected, found }
 }
 
-/// Begins the checksum of a record with its key and value.
+/// Begins the checksum of a record with its key, its value and its padding, as long as it is whatever the
+/// header: that has whole words.
 #[inline]
 pub(crate) fn payload_crc(key: &[u8], value: &[u8]) -> u32 {
-    let bytes = key.len() + value.len();
-    let mut short = Words([0; PAYLOAD_BYTES_SHORT]);
-    if bytes > short.0.len() {
-        return crc32c::crc32c_append(crc32c::crc32c(key), value);
-    }
-    // One call for both, and no bytes before the first whole word: they are taken one by one.
-    short.0[..key.len()].copy_from_slice(key);
-    short.0[key.len()..bytes].copy_from_slice(value);
-    crc32c::crc32c(&short.0[..bytes])
+    crc32c_padded(key, value)
 }
 
-/// Bytes of key and value together up to which copying them costs less than a second call.
-const PAYLOAD_BYTES_SHORT: usize = 128;
-
-/// Bytes that begin at a whole word.
-#[repr(align(8))]
-struct Words<const BYTES: usize>([u8; BYTES]);
-
-/// Ends the checksum of a record: padding, header without its first 4 bytes, salt, file offset.
+/// Ends the checksum of a record: header without its first 4 bytes, salt, file offset.
 #[inline]
-pub(crate) fn finish_crc(
-    payload: u32,
-    pad_bytes: usize,
-    header: &[u8],
-    salt: u64,
-    offset: u64,
-) -> u32 {
-    debug_assert!(pad_bytes < 8 && header.len() <= HEADER_BYTES_MAX);
-    // One call for everything that is short: the fixed cost of a call is half of its time.
-    let mut rest = Words([0; 8 + HEADER_BYTES_MAX + 16]);
-    let rest = &mut rest.0;
-    let mut len = pad_bytes;
-    rest[len..len + header.len() - 4].copy_from_slice(&header[4..]);
-    len += header.len() - 4;
-    rest[len..len + 8].copy_from_slice(&salt.to_le_bytes());
-    rest[len + 8..len + 16].copy_from_slice(&offset.to_le_bytes());
-    crc32c::crc32c_append(payload, &rest[..len + 16])
+pub(crate) fn finish_crc(payload: u32, header: &[u8], salt: u64, offset: u64) -> u32 {
+    debug_assert!(header.len() <= HEADER_BYTES_MAX && header.len().is_multiple_of(8));
+    crc32c_append_words(payload, &header[4..], [salt, offset])
 }
 
 /// A record whose header has been decoded and whose bytes lie within its segment.
@@ -332,8 +305,8 @@ impl<'a> Record<'a> {
     pub(crate) fn verify(&self, salt: u64) -> Result<()> {
         debug_assert!(self.offset.is_multiple_of(8), "a record begins at a multiple of 8");
         let start = self.header.header_bytes() as usize;
-        let payload = crc32c::crc32c(&self.bytes[start..]);
-        let expected = finish_crc(payload, 0, &self.bytes[..start], salt, self.offset);
+        let payload = crc32c(&self.bytes[start..]);
+        let expected = finish_crc(payload, &self.bytes[..start], salt, self.offset);
         let found = self.crc();
         if expected == found {
             return Ok(());
@@ -353,7 +326,7 @@ mod tests {
         let mut bytes = [&head[..len], key, value].concat();
         let pad = header.record_bytes() as usize - bytes.len();
         bytes.resize(bytes.len() + pad, 0);
-        let crc = finish_crc(payload_crc(key, value), pad, &head[..len], 7, 64);
+        let crc = finish_crc(payload_crc(key, value), &head[..len], 7, 64);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
     }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, finish_crc};
 use super::segment::Segment;
+use crate::checksum;
 use crate::format::{SegmentHeader, u32_at, u64_at};
 
 /// Size in bytes of what a device writes whole.
@@ -203,7 +204,7 @@ impl<'a> Trial<'a> {
         let (from, to) = ((at + head_bytes) / 8, (at + record.bytes.len()) / 8);
         let payload = powers.crc_between(prefixes[from], prefixes[to], to - from);
         let (head, salt) = (&record.bytes[..head_bytes], self.segment.salt);
-        let expected = finish_crc(payload, 0, head, salt, record.offset);
+        let expected = finish_crc(payload, head, salt, record.offset);
         (expected == u32_at(record.bytes, 0)).then_some(record)
     }
 }
@@ -213,7 +214,7 @@ fn prefixes_of(bytes: &[u8]) -> Vec<u32> {
     let words = bytes.chunks_exact(8);
     std::iter::once(0)
         .chain(words.scan(0, |crc, word| {
-            *crc = crc32c::crc32c_append(*crc, word);
+            *crc = checksum::crc32c_append(*crc, word);
             Some(*crc)
         }))
         .collect()
@@ -289,7 +290,7 @@ mod tests {
         let len = header.encode(&mut head);
         let pad = header.record_bytes() as usize - len - key.len() - value.len();
         let offset = BASE + bytes.len() as u64;
-        let crc = finish_crc(payload_crc(key, value), pad, &head[..len], SALT, offset);
+        let crc = finish_crc(payload_crc(key, value), &head[..len], SALT, offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
         bytes.extend_from_slice(&head[..len]);
         bytes.extend_from_slice(key);
@@ -371,7 +372,7 @@ mod tests {
         let mut powers = Powers::new();
         for (from, to) in [(0, 0), (0, 512), (1, 2), (7, 400), (511, 512), (3, 3)] {
             let crc = powers.crc_between(prefixes[from], prefixes[to], to - from);
-            assert_eq!(crc, crc32c::crc32c(&bytes[from * 8..to * 8]), "{from}..{to}");
+            assert_eq!(crc, checksum::crc32c(&bytes[from * 8..to * 8]), "{from}..{to}");
         }
     }
 }

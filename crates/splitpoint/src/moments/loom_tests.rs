@@ -16,7 +16,7 @@ use crate::testing::mutant::{self, Mutant};
 
 /// The commit before the change that empties the segment, its own, and one that follows.
 const COMMITS: [u64; 3] = [8, 16, 24];
-/// Looks of the writer at what it may use again: more than the pins of one reader hold up.
+/// Looks of the writer at what it may use again: more than the pins of one reader hold up in a round.
 const LOOKS: usize = 5;
 /// In the word of a moment, so that it is not 0.
 const IS_MOMENT: u64 = 1;
@@ -41,6 +41,17 @@ enum TakenBack {
     Early,
     /// After it has dropped the value.
     Late,
+}
+
+/// How the writer empties the segment.
+#[derive(Clone, Copy, PartialEq)]
+enum Emptied {
+    /// By a change.
+    Changed,
+    /// By a change, and gives up the moment that looks back.
+    GivenUp,
+    /// By a move, which commits nothing, while a round of looks is under way.
+    Moved,
 }
 
 impl Shared {
@@ -87,24 +98,31 @@ impl Shared {
         (moment & IS_MOMENT != 0).then_some(since)
     }
 
-    /// Empties the segment, and stores to it when nobody needs it any more; if it `evicts`, it gives up the
-    /// moment meanwhile.
-    fn use_again(&self, evicts: bool) {
+    /// Empties the segment, and stores to it when nobody needs it any more.
+    fn use_again(&self, emptied: Emptied) {
         let mut past = PastMoments::default();
         let [_, emptied_at, last] = COMMITS;
         self.commit.store(emptied_at, Ordering::Release);
+        let is_moved = emptied == Emptied::Moved;
+        let last = if is_moved { emptied_at } else { last };
+        // Another grace period may be under way, so that those of the segment and of the first step are one.
+        let mut unpinned = 0;
+        if is_moved {
+            past.step(unpinned, last, || unreachable!(), || self.pins.ticket());
+            // That of the round may be over when the segment is emptied.
+            unpinned = self.pins.poll();
+        }
         self.is_emptied.store(1, Ordering::Release);
         let (ticket, round) = (self.pins.ticket(), past.begun());
         self.commit.store(last, Ordering::Release);
-        // Another grace period may be under way, so that those of the segment and of the first step are one.
-        let mut unpinned = 0;
-        for look in 0..LOOKS {
-            if evicts && look == 1 {
+        // The second round is the one that frees it.
+        for look in 0..if is_moved { 2 * LOOKS } else { LOOKS } {
+            if emptied == Emptied::GivenUp && look == 1 {
                 self.evicted.store(emptied_at + 1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
             }
             past.step(unpinned, last, || self.oldest(), || self.pins.ticket());
-            let is_past = emptied_at < past.below() && round < past.over();
+            let is_past = emptied_at < past.below() && past.is_over(round);
             if is_past && ticket < unpinned {
                 self.record.with_mut(|_| ());
                 break;
@@ -115,7 +133,7 @@ impl Shared {
 }
 
 /// Runs a reader beside a writer.
-fn look_back_beside_a_writer(taken_back: TakenBack, evicts: bool) {
+fn look_back_beside_a_writer(taken_back: TakenBack, emptied: Emptied) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;
     builder.preemption_bound = Some(3);
@@ -123,7 +141,7 @@ fn look_back_beside_a_writer(taken_back: TakenBack, evicts: bool) {
         let shared = Arc::new(Shared::new());
         let (reading, writing) = (shared.clone(), shared);
         let reader = thread::spawn(move || reading.look_back(taken_back));
-        let writer = thread::spawn(move || writing.use_again(evicts));
+        let writer = thread::spawn(move || writing.use_again(emptied));
         reader.join().unwrap();
         writer.join().unwrap();
     });
@@ -131,24 +149,45 @@ fn look_back_beside_a_writer(taken_back: TakenBack, evicts: bool) {
 
 #[test]
 fn loom_moments_keep_what_a_snapshot_reads() {
-    look_back_beside_a_writer(TakenBack::Late, false);
+    look_back_beside_a_writer(TakenBack::Late, Emptied::Changed);
 }
 
 #[test]
 fn loom_moments_that_are_taken_back_keep_the_values_of_the_snapshot() {
-    look_back_beside_a_writer(TakenBack::Early, false);
+    look_back_beside_a_writer(TakenBack::Early, Emptied::Changed);
 }
 
 #[test]
 fn loom_moments_that_are_given_up_keep_what_is_being_read() {
-    look_back_beside_a_writer(TakenBack::Late, true);
+    look_back_beside_a_writer(TakenBack::Late, Emptied::GivenUp);
+}
+
+#[test]
+fn loom_moments_keep_what_was_moved_while_a_round_was_under_way() {
+    look_back_beside_a_writer(TakenBack::Late, Emptied::Moved);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_moments_of_a_round_that_was_under_way_are_missed() {
+    mutant::with(Mutant::ForgetsRounds, || {
+        look_back_beside_a_writer(TakenBack::Late, Emptied::Moved);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_moments_published_after_an_earlier_round_are_missed() {
+    mutant::with(Mutant::KeepsLargestBelow, || {
+        look_back_beside_a_writer(TakenBack::Late, Emptied::Moved);
+    });
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_that_nobody_waits_for_before_the_look_are_missed() {
     mutant::with(Mutant::LooksAtMomentsAtOnce, || {
-        look_back_beside_a_writer(TakenBack::Late, false);
+        look_back_beside_a_writer(TakenBack::Late, Emptied::Changed);
     });
 }
 
@@ -156,7 +195,7 @@ fn loom_moments_that_nobody_waits_for_before_the_look_are_missed() {
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_that_are_taken_back_need_the_second_grace_period() {
     mutant::with(Mutant::OneGraceForMoments, || {
-        look_back_beside_a_writer(TakenBack::Early, false);
+        look_back_beside_a_writer(TakenBack::Early, Emptied::Changed);
     });
 }
 
@@ -164,6 +203,6 @@ fn loom_moments_that_are_taken_back_need_the_second_grace_period() {
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_that_are_given_up_need_the_second_grace_period() {
     mutant::with(Mutant::OneGraceForMoments, || {
-        look_back_beside_a_writer(TakenBack::Late, true);
+        look_back_beside_a_writer(TakenBack::Late, Emptied::GivenUp);
     });
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::reader::Reader;
 use super::segments::{Log, Losses, Part};
+use crate::checksum;
 use crate::error::Result;
 use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, finish_crc};
 use crate::log::scan::big_target;
@@ -130,10 +131,10 @@ pub(super) fn verify_big(reader: &mut Reader<'_>, segment: &Segment) -> Option<R
     while at < end {
         let bytes = CHUNK_BYTES.min(end - at);
         reader.read(at, bytes, &mut chunk);
-        payload = crc32c::crc32c_append(payload, &chunk);
+        payload = checksum::crc32c_append(payload, &chunk);
         at += bytes;
     }
-    let expected = finish_crc(payload, 0, &head, segment.salt, first);
+    let expected = finish_crc(payload, &head, segment.salt, first);
     let is_valid = expected == crate::format::u32_at(&head, 0) && header.kind == RecordKind::Big;
     reader.verified_bytes += record_bytes;
     is_valid.then_some(header)

@@ -4,22 +4,24 @@
 //! what can fail does so before anything can be seen, and a process killed between the slots leaves
 //! a log from which the next one stores the rest.
 
-use std::collections::HashMap;
-
 use super::put::check_sizes;
 use super::{Store, TOMBSTONE_BYTES, Writer};
 use crate::batch::Change;
 use crate::error::Result;
 use crate::format::Addr;
 use crate::index::line::SLOT_COUNT;
-use crate::index::lookup::for_each_line;
+use crate::index::lookup::{Located, for_each_line, locate_held};
 use crate::index::slot::{Slot, Tag};
+use crate::key_list::repeated;
 use crate::linear::BucketIndex;
 use crate::log::append::{Payload, WritePath};
 use crate::log::batch::{BatchCrc, COMMIT_BYTES};
 use crate::log::record::RecordKind;
 use crate::options::Durability;
 use crate::table::PutMode;
+
+/// Changes whose lines and records are asked for at the same time.
+const GROUP: usize = 16;
 
 /// One change of a batch that will be made.
 #[derive(Debug)]
@@ -43,6 +45,15 @@ impl Member<'_> {
     }
 }
 
+/// A change and the hash of its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashedChange<'a> {
+    pub(crate) hash: u64,
+    pub(crate) key: &'a [u8],
+    /// `None` for a delete.
+    pub(crate) value: Option<&'a [u8]>,
+}
+
 impl Store {
     /// Makes all changes or, on an error, none.
     pub(crate) fn apply_locked(
@@ -52,22 +63,25 @@ impl Store {
         durability: Durability,
     ) -> Result<()> {
         if let [change] = changes {
-            return self.make_one(writer, change, durability);
+            let (key, value) = change.parts();
+            return self.make_one(writer, key, value, durability);
         }
-        match self.try_apply(writer, changes) {
-            Err(error) => self.after_room(writer, error, |writer| self.try_apply(writer, changes)),
-            applied => applied,
-        }
+        self.apply_hashed(writer, changes.iter().map(|change| self.hashed(change)).collect())
+    }
+
+    pub(super) fn hashed<'a>(&self, change: &Change<'a>) -> HashedChange<'a> {
+        let (key, value) = change.parts();
+        HashedChange { hash: self.hash_of(key), key, value }
     }
 
     /// Makes a change that is alone, and needs no other record to count.
-    fn make_one(
+    pub(crate) fn make_one(
         &self,
         writer: &mut Writer,
-        change: &Change<'_>,
+        key: &[u8],
+        value: Option<&[u8]>,
         durability: Durability,
     ) -> Result<()> {
-        let (key, value) = change.parts();
         match value {
             Some(value) => self.put_at_once(writer, key, value, PutMode::Replace, durability),
             None => self.delete_locked(writer, key, self.hash_of(key), durability),
@@ -75,7 +89,23 @@ impl Store {
         .map(drop)
     }
 
-    fn try_apply(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
+    /// Makes all changes or, on an error, none. There are two or more.
+    pub(crate) fn apply_hashed(
+        &self,
+        writer: &mut Writer,
+        mut changes: Vec<HashedChange<'_>>,
+    ) -> Result<()> {
+        for HashedChange { key, value, .. } in &changes {
+            check_sizes(key, value.unwrap_or_default())?;
+        }
+        keep_last(&mut changes);
+        match self.try_apply(writer, &changes) {
+            Err(error) => self.after_room(writer, error, |writer| self.try_apply(writer, &changes)),
+            applied => applied,
+        }
+    }
+
+    fn try_apply(&self, writer: &mut Writer, changes: &[HashedChange<'_>]) -> Result<()> {
         self.group.check()?;
         let mut members = self.plan_batch(changes)?;
         if members.is_empty() {
@@ -125,29 +155,27 @@ impl Store {
         self.commit(writer);
     }
 
-    /// Returns what is to be done: the last change of each key, without deletes of what is not
-    /// there.
-    fn plan_batch<'a>(&self, changes: &[Change<'a>]) -> Result<Vec<Member<'a>>> {
-        let mut last = HashMap::with_capacity(changes.len());
-        for (i, change) in changes.iter().enumerate() {
-            let (key, value) = change.parts();
-            check_sizes(key, value.unwrap_or_default())?;
-            last.insert(key, i);
-        }
-        let mut members = Vec::with_capacity(last.len());
-        for (i, change) in changes.iter().enumerate() {
-            if last[change.parts().0] == i {
+    /// Returns what is to be done for changes of different keys, without deletes of what is not there.
+    fn plan_batch<'a>(&self, changes: &[HashedChange<'a>]) -> Result<Vec<Member<'a>>> {
+        let mut members = Vec::with_capacity(changes.len());
+        for group in changes.chunks(GROUP) {
+            // The lines of the index, then the records, are on their way at the same time.
+            for change in group {
+                self.prefetch_bucket(change.hash);
+            }
+            for change in group {
+                self.prefetch_candidates(change.hash);
+            }
+            for &change in group {
                 members.extend(self.plan_member(change)?);
             }
         }
-        assert!(members.len() <= last.len(), "the last change of a key counts");
         Ok(members)
     }
 
     /// Returns what a change is to do, `None` for a delete of what is not there.
-    pub(super) fn plan_member<'a>(&self, change: &Change<'a>) -> Result<Option<Member<'a>>> {
-        let (key, value) = change.parts();
-        let hash = self.hash_of(key);
+    pub(super) fn plan_member<'a>(&self, change: HashedChange<'a>) -> Result<Option<Member<'a>>> {
+        let HashedChange { hash, key, value } = change;
         let found = self.locate(key, hash)?.found;
         let prev = found.map(|(_, _, slot)| slot.addr());
         if value.is_none() && prev.is_none() {
@@ -208,8 +236,7 @@ impl Store {
             self.append(writer, &payload, member.prev, WritePath::Mapping)?;
         member.record_bytes = record_bytes;
         member.addr = member.value.is_some().then_some(addr);
-        let appended = Addr::of_offset(writer.log.last_record_offset());
-        *batch = batch.with(self.region.view.record(appended)?.crc());
+        *batch = batch.with(writer.log.last_record_crc());
         Ok(())
     }
 
@@ -233,10 +260,22 @@ impl Store {
         Ok(())
     }
 
+    /// Returns where the key of a change is or should be: the slot with the record that it had, if it is still
+    /// there, without a look at the record.
+    fn locate_member(&self, member: &Member<'_>) -> Result<Located<'_>> {
+        let held = member.prev.map(|prev| locate_held(&self.region.windows, member.hash, prev));
+        match held.transpose()?.flatten() {
+            Some(found) => {
+                Ok(Located { found: Some(found), empty: None, last: found.0, line_count: 1 })
+            }
+            None => self.locate(member.key, member.hash),
+        }
+    }
+
     /// Stores the slot of a change whose record is in the log, and counts it.
     pub(super) fn publish_member(&self, writer: &mut Writer, member: &Member<'_>) -> Result<()> {
         // Again: the slots of the changes before it may have taken the place that it had found.
-        let at = self.locate(member.key, member.hash)?;
+        let at = self.locate_member(member)?;
         debug_assert_eq!(at.found.map(|(_, _, slot)| slot.addr()), member.prev);
         let slot = match member.addr {
             Some(addr) => Slot::new(Tag::of_hash(member.hash), addr),
@@ -257,5 +296,18 @@ impl Store {
             writer.note_buried(self, prev, member.prev_bytes);
         }
         Ok(())
+    }
+}
+
+/// Leaves only the last change of each key.
+fn keep_last(changes: &mut Vec<HashedChange<'_>>) {
+    let is_same = |i: usize, other: usize| changes[i].key == changes[other].key;
+    let repeated = repeated(changes.len(), |i| changes[i].hash, is_same);
+    let (mut i, mut repeated) = (0, repeated.into_iter().peekable());
+    if repeated.peek().is_some() {
+        changes.retain(|_| {
+            i += 1;
+            repeated.next_if_eq(&(i - 1)).is_none()
+        });
     }
 }

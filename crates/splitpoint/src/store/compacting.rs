@@ -18,6 +18,7 @@
 use std::ops::Range;
 
 use super::{Store, Writer};
+use crate::checksum;
 use crate::compaction::{Compaction, Victim};
 use crate::error::{Error, Result};
 use crate::format::{Addr, SegmentHeader, SegmentKind};
@@ -608,8 +609,8 @@ fn leave_damaged(writer: &mut Writer, offset: u64) {
 fn verified<'a>(record: &Record<'a>, salt: u64) -> Result<Payload<'a>> {
     let header = &record.header;
     let (head, rest) = record.bytes.split_at(header.header_bytes() as usize);
-    let crc = crc32c::crc32c(rest);
-    let (expected, found) = (finish_crc(crc, 0, head, salt, record.offset), record.crc());
+    let crc = checksum::crc32c(rest);
+    let (expected, found) = (finish_crc(crc, head, salt, record.offset), record.crc());
     if expected != found {
         let (expected, found) = (expected.into(), found.into());
         let what = "record checksum";

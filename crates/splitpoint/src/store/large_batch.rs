@@ -148,7 +148,7 @@ impl Store {
     fn append_large(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<u64> {
         let (mut batch, mut count) = (BatchCrc::default(), 0);
         changes.for_each(&mut |change| {
-            let Some(mut member) = self.plan_member(change)? else { return Ok(()) };
+            let Some(mut member) = self.plan_member(self.hashed(change))? else { return Ok(()) };
             self.append_member(writer, &mut member, &mut batch, false)?;
             count += 1;
             if mutant::is_made(Mutant::PublishesUncommitted) {

@@ -213,7 +213,10 @@ impl Store {
     /// Returns the size in bytes of a record that a slot holds.
     #[inline(always)]
     pub(super) fn bytes_of_record(&self, addr: Addr) -> Result<u64> {
-        Ok(self.region.view.record(addr)?.bytes.len() as u64)
+        match self.region.view.short_pair_before(addr.offset(), u64::MAX) {
+            Some((_, record_bytes)) => Ok(record_bytes),
+            None => Ok(self.region.view.record(addr)?.bytes.len() as u64),
+        }
     }
 
     /// Appends the record of a change, a big one in a segment of its own; returns where it is and

@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::deleted::Deleted;
 use super::known_segments::PlacesThen;
@@ -79,7 +79,7 @@ pub(crate) struct Versions<'db> {
     walked: Mutex<HashMap<Box<[u8]>, Option<Addr>>>,
     bytes_max: u64,
     /// What keeps them in a file that another process may change, and tells which they are.
-    beside: Option<Beside<'db>>,
+    beside: Option<Box<Beside<'db>>>,
     /// What keeps them in a file that only this process changes, or a table in memory.
     horizon: Option<Horizon<'db>>,
     // Dropped after the horizon.
@@ -121,18 +121,24 @@ struct ForgetGraves<'db>(&'db Store);
 
 impl Drop for ForgetGraves<'_> {
     fn drop(&mut self) {
-        self.0.graves.forget(self.0.horizons.past());
+        if self.0.graves.is_any() {
+            self.0.graves.forget(self.0.horizons.past());
+        }
     }
 }
 
 impl<'db> Versions<'db> {
     /// Keeps the versions of now, in any handle.
-    pub(crate) fn now(store: &'db Store, hold: Hold) -> Result<Self> {
+    pub(crate) fn now(store: &'db Store, hold: Hold) -> Result<Arc<Self>> {
         Self::now_locked(store, &mut *store.lock_to_look()?, hold)
     }
 
     /// Does the same for a caller that holds the lock for [looking](Store::lock_to_look).
-    pub(crate) fn now_locked(store: &'db Store, writer: &mut Writer, hold: Hold) -> Result<Self> {
+    pub(crate) fn now_locked(
+        store: &'db Store,
+        writer: &mut Writer,
+        hold: Hold,
+    ) -> Result<Arc<Self>> {
         match &store.reader {
             Some(reader) => Self::beside(store, reader, writer, hold),
             None => Ok(Self::of(store, writer, hold)),
@@ -140,16 +146,26 @@ impl<'db> Versions<'db> {
     }
 
     /// Keeps the versions of now, which nobody but this handle changes while they are wanted.
-    pub(crate) fn of(store: &'db Store, writer: &Writer, hold: Hold) -> Self {
+    pub(crate) fn of(store: &'db Store, writer: &Writer, hold: Hold) -> Arc<Self> {
         let as_of = writer.as_of();
         let bytes_max = bytes_max(store, writer, hold);
-        let horizon = store.horizons.open(Terms::new(Some(as_of.clone()), bytes_max));
-        Self { horizon: Some(horizon), ..Self::unkept(store, writer, as_of, bytes_max) }
+        let terms = Terms::new(Some(as_of.clone()), bytes_max);
+        let terms = if matches!(hold, Hold::Scan) { terms.of_scan() } else { terms };
+        let horizon = store.horizons.open(terms);
+        Self::kept(store, writer, as_of, bytes_max, Some(horizon), None)
     }
 
-    /// Returns the versions of now, which nothing keeps yet.
-    fn unkept(store: &'db Store, writer: &Writer, as_of: AsOf, bytes_max: u64) -> Self {
-        Self {
+    /// Returns the versions of now, which a horizon or a moment keeps.
+    #[inline(always)]
+    fn kept(
+        store: &'db Store,
+        writer: &Writer,
+        as_of: AsOf,
+        bytes_max: u64,
+        horizon: Option<Horizon<'db>>,
+        beside: Option<Box<Beside<'db>>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             store,
             as_of,
             record_count: writer.state.record_count,
@@ -158,11 +174,11 @@ impl<'db> Versions<'db> {
             places: OnceLock::new(),
             walked: Mutex::default(),
             bytes_max,
-            beside: None,
-            horizon: None,
+            beside,
+            horizon,
             _graves: ForgetGraves(store),
             _watch: store.region.births.watch(),
-        }
+        })
     }
 
     /// Keeps the versions of the last commit of another process.
@@ -171,7 +187,7 @@ impl<'db> Versions<'db> {
         reader: &'db Reader,
         writer: &mut Writer,
         hold: Hold,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         // A copy of a file that nobody writes leaves it as it is.
         if matches!(hold, Hold::Snapshot) {
             reader.take_place_to_look_back(&store.region)?;
@@ -193,16 +209,15 @@ impl<'db> Versions<'db> {
             Some(moment) => Keeper::Moment(moment),
             None => Keeper::Pin(pin),
         };
-        let beside = Beside {
+        let beside = Box::new(Beside {
             reader,
             keeper,
             origin: Origin::here(),
             places,
             unnamed_moves,
             deleted: Mutex::new(Deleted::since(writer.log.position())),
-        };
-        let versions = Self::unkept(store, writer, AsOf::default(), bytes_max);
-        Ok(Self { beside: Some(beside), ..versions })
+        });
+        Ok(Self::kept(store, writer, AsOf::default(), bytes_max, None, Some(beside)))
     }
 
     /// Returns whether nothing was changed since the moment. For a thread that holds the lock for
@@ -254,7 +269,7 @@ impl<'db> Versions<'db> {
 
     #[cold]
     fn check_beside(&self) -> Result<()> {
-        match &self.beside {
+        match self.beside.as_deref() {
             // What keeps it is its parent's.
             Some(beside) if !beside.origin.is_here() => Err(in_fork()),
             Some(Beside { keeper: Keeper::Moment(moment), .. }) if moment.is_evicted() => {
@@ -291,7 +306,7 @@ impl<'db> Versions<'db> {
     /// Pins everything that slots hold from now on.
     #[inline]
     fn pin(&self) -> Result<Pin<'db>> {
-        match (&self.beside, &self.store.reader) {
+        match (self.beside.as_deref(), &self.store.reader) {
             (Some(Beside { keeper: Keeper::Pin(pin), .. }), _) => Ok(pin.clone()),
             (Some(beside), _) => beside.reader.pin(&self.store.region),
             (None, Some(reader)) => reader.pin(&self.store.region),

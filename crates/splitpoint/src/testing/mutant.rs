@@ -43,6 +43,10 @@ pub(crate) enum Mutant {
     LooksAtMomentsAtOnce,
     /// Space is used again one grace period after nobody in another process looks back to it.
     OneGraceForMoments,
+    /// A round of looks at moments leaves it at what the rounds before it have found.
+    KeepsLargestBelow,
+    /// The round of looks frees what was emptied while it was under way.
+    ForgetsRounds,
     /// Space is used again that a snapshot of another process has yet to read.
     ForgetsMoments,
     /// A snapshot beside a writer takes the last commit for all that was deleted.

@@ -63,7 +63,7 @@ fn decode_records(source: &mut Source<'_>) {
         let was_right = record.verify(salt).is_ok();
         let payload_at = at + header.header_bytes() as usize;
         let payload = crc32c::crc32c(&bytes[payload_at..end]);
-        let crc = finish_crc(payload, 0, &bytes[at..payload_at], salt, offset).to_le_bytes();
+        let crc = finish_crc(payload, &bytes[at..payload_at], salt, offset).to_le_bytes();
         assert_eq!(was_right, bytes[at..at + 4] == crc);
         bytes[at..at + 4].copy_from_slice(&crc);
         let record = Record { header, bytes: &bytes[at..end], offset };

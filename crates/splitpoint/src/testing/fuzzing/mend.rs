@@ -113,7 +113,7 @@ fn mend_record(file: &mut [u8], offset: usize, header: &RecordHeader, salt: u64)
     let payload_at = offset + header.header_bytes() as usize;
     let end = offset + header.record_bytes() as usize;
     let payload = crc32c::crc32c(&file[payload_at..end]);
-    let crc = finish_crc(payload, 0, &file[offset..payload_at], salt, offset as u64);
+    let crc = finish_crc(payload, &file[offset..payload_at], salt, offset as u64);
     put(file, offset, &crc.to_le_bytes());
 }
 
