@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes from which on the crate takes less time.
+#[cfg(target_arch = "x86_64")]
 const LONG_BYTES: usize = 768;
 
 /// Returns the CRC-32C of `bytes`.
@@ -123,6 +124,8 @@ mod tests {
             assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
             assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         }
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(IS_FAST.load(Ordering::Relaxed), is_x86_feature_detected!("sse4.2"));
     }
 
     #[test]

@@ -347,7 +347,7 @@ impl Db {
 
     /// Returns the values of `keys`, in the same order, and looks them up together.
     ///
-    /// It looks up 32 keys at a time in three passes: prefetch the buckets; match the tags and
+    /// It looks up 16 keys at a time in three passes: prefetch the buckets; match the tags and
     /// prefetch the records; compare the keys. Their cache misses overlap, so for a table larger
     /// than the cache it is several times faster than one [`get`](Self::get) after the other.
     ///

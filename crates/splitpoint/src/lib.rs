@@ -365,9 +365,12 @@ mod births;
 mod bitmap;
 pub mod check;
 mod checkpoint;
-#[expect(
-    unsafe_code,
-    reason = "calls what is compiled for an instruction of the processor; listed in ARCHITECTURE.md"
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        unsafe_code,
+        reason = "calls what is compiled for an instruction of the processor; listed in ARCHITECTURE.md"
+    )
 )]
 mod checksum;
 mod compaction;

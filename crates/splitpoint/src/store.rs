@@ -92,8 +92,8 @@ pub(crate) use turns::{Changing, LastTurn, TakeOver};
 use turns::{Turn, Turns};
 pub(crate) use versions::{Hold, Places, Versions};
 
-/// Keys that are looked up together, while the buckets of as many others are on their way: 0.85 to 0.91 of
-/// the time of 32 at once (`record/2026-11-23-xeon-106-2core`).
+/// Keys that are looked up or changed together, while the buckets of as many others are on their way: 0.85
+/// to 0.91 of the time of 32 at once (`record/2026-11-23-xeon-106-2core`).
 const GROUP: usize = 16;
 
 /// Stores that this process has opened.

@@ -252,6 +252,20 @@ fn a_program_may_delete_every_key_that_a_scan_returns() {
     }
 }
 
+#[test]
+fn a_function_that_deletes_what_it_walks_over_leaves_no_graves() {
+    let db = options().in_memory().unwrap();
+    (0..3000).for_each(|i| db.put(key(i), [1; 60]).unwrap());
+    let mut most_graves = 0;
+    db.retain(|_, _| {
+        most_graves = most_graves.max(db.store().grave_count());
+        false
+    })
+    .unwrap();
+    assert!(db.is_empty());
+    assert_eq!(most_graves, 0);
+}
+
 /// Keys come and go that no snapshot has: a queue.
 #[test]
 fn keys_that_no_open_snapshot_has_leave_no_graves() {

@@ -469,8 +469,9 @@ struct LastAlive {
     looks_left: AtomicU64,
 }
 
-/// Looks at a moment until its reader is asked for again: a call of the system, at a look in 16 changes.
-/// That of a killed process holds back space for so much longer.
+/// Questions for a moment that are answered without asking the kernel whether its reader lives: a call of the
+/// system, while compaction looks once in 16 changes. The moment of a killed process holds back space for so much
+/// longer; [`OtherReaders::ask_again`] ends that where space is wanted now.
 const LOOKS_UNTIL_ASKED: u64 = 64;
 
 impl LastAlive {
@@ -566,6 +567,11 @@ impl OtherReaders {
                 return Some(oldest);
             }
         }
+    }
+
+    /// Has the next look ask the kernel whether the reader of the oldest moment lives: space is wanted now.
+    pub(crate) fn ask_again(&self) {
+        self.alive.looks_left.store(0, Ordering::Relaxed);
     }
 
     /// Gives up a moment, and all of the same reader before the commit `until`.
@@ -1326,7 +1332,22 @@ mod tests {
         byte_locks::unlock_all(&one.seated.file).unwrap();
         assert_eq!(oldest(), Some((80, 1)), "not every look asks the kernel");
         assert!((0..LOOKS_UNTIL_ASKED).any(|_| oldest().is_none()), "a later one does");
+        assert_eq!(oldest(), None);
         drop(late);
+    }
+
+    #[test]
+    fn a_look_for_space_that_is_wanted_now_asks_whether_a_reader_lives() {
+        let Fixture { _dir, file, others } = fixture();
+        let reader = take(&file);
+        let moment = reader.open_moment(80, 1).unwrap();
+        assert!(others.oldest_moment().is_some());
+        // As if its process were killed.
+        byte_locks::unlock_all(&reader.seated.file).unwrap();
+        assert!(others.oldest_moment().is_some(), "it was asked for a look ago");
+        others.ask_again();
+        assert!(others.oldest_moment().is_none());
+        drop(moment);
     }
 
     #[test]

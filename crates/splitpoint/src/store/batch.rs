@@ -5,7 +5,7 @@
 //! a log from which the next one stores the rest.
 
 use super::put::check_sizes;
-use super::{Store, TOMBSTONE_BYTES, Writer};
+use super::{GROUP, Store, TOMBSTONE_BYTES, Writer};
 use crate::batch::Change;
 use crate::error::Result;
 use crate::format::Addr;
@@ -19,9 +19,6 @@ use crate::log::batch::{BatchCrc, COMMIT_BYTES};
 use crate::log::record::RecordKind;
 use crate::options::Durability;
 use crate::table::PutMode;
-
-/// Changes whose lines and records are asked for at the same time.
-const GROUP: usize = 16;
 
 /// One change of a batch that will be made.
 #[derive(Debug)]

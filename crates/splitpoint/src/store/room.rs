@@ -72,6 +72,9 @@ impl Store {
 
     /// Frees the emptied segments that nobody looks at any more.
     pub(super) fn reuse_emptied(&self, writer: &mut Writer) {
+        if let Some(others) = &self.others {
+            others.ask_again();
+        }
         self.reuse_some(writer, usize::MAX);
     }
 

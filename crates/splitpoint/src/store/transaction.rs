@@ -11,6 +11,7 @@
 use super::{Store, Versions, Writer};
 use crate::error::Result;
 use crate::key_list::KeyList;
+use crate::options::KEY_BYTES_MAX;
 use crate::testing::mutant::{self, Mutant};
 
 /// What a transaction has read.
@@ -27,7 +28,9 @@ impl Reads {
     /// Adds a key, present or missing. Keys that would take more than `bytes_max` of memory become
     /// every key.
     pub(crate) fn add(&mut self, key: &[u8], hash: u64, bytes_max: u64) {
-        if self.has_all || self.keys.find(key, hash).is_some() {
+        // No table has a key that is too long.
+        let is_too_long = key.len() as u64 > KEY_BYTES_MAX;
+        if is_too_long || self.has_all || self.keys.find(key, hash).is_some() {
             return;
         }
         if self.keys.bytes_with(key.len()) > bytes_max {

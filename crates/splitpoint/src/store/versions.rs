@@ -150,7 +150,7 @@ impl<'db> Versions<'db> {
         let as_of = writer.as_of();
         let bytes_max = bytes_max(store, writer, hold);
         let terms = Terms::new(Some(as_of.clone()), bytes_max);
-        let terms = if matches!(hold, Hold::Scan) { terms.of_scan() } else { terms };
+        let terms = if matches!(hold, Hold::Snapshot) { terms } else { terms.of_scan() };
         let horizon = store.horizons.open(terms);
         Self::kept(store, writer, as_of, bytes_max, Some(horizon), None)
     }
