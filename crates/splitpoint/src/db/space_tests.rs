@@ -629,3 +629,78 @@ fn a_big_record_that_waits_is_not_dead_again_after_a_replay() {
         stats.dead_bytes
     );
 }
+
+/// What statistics say of the space in use.
+fn counts(db: &Db) -> [u64; 4] {
+    let stats = db.stats().unwrap();
+    [stats.segments.log, stats.segments.big, stats.live_bytes, stats.dead_bytes]
+}
+
+/// What is emptied counts as in use no more at once, and its dead records with the next commit.
+#[test]
+fn a_kill_after_big_records_were_retired_leaves_no_dead_bytes_of_them() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    (0..2_u64).for_each(|i| db.put(i.to_le_bytes(), vec![7; 100_000]).unwrap());
+    db.delete(1_u64.to_le_bytes()).unwrap();
+    db.maintain(0).unwrap();
+    let before = counts(&db);
+    assert!(before[0] + before[1] >= before[2] + before[3], "{before:?}");
+    let left = disk.kill().open(&options()).unwrap();
+    assert_eq!(left.recovery(), Recovery::WarmRestart { records: 0 });
+    assert_eq!(counts(&left), before);
+}
+
+/// Overwrites, deletes and compacts; calls `at_step` after each.
+fn churn(options: &Options, mut at_step: impl FnMut(&SimDisk, &Db)) {
+    let disk = SimDisk::new();
+    let db = disk.open(options).unwrap();
+    for step in 0..600_u64 {
+        let key = (step * 7 % 60).to_le_bytes();
+        match step % 13 {
+            12 => {
+                db.maintain(step % 3 * 5000).unwrap();
+            }
+            3 | 8 => {
+                db.delete(key).unwrap();
+            }
+            5 if step % 2 == 0 => {
+                let put = |batch: Batch, i: u64| batch.put((step + i).to_le_bytes(), [3; 90]);
+                db.apply(&(0..3_u64).fold(Batch::new(), put)).unwrap();
+            }
+            _ => db.put(key, vec![7; if step % 9 == 3 { 9000 } else { 300 }]).unwrap(),
+        }
+        at_step(&disk, &db);
+    }
+    assert!(db.store().lock().unwrap().superblock.is_compacted);
+}
+
+#[test]
+fn a_kill_between_two_changes_leaves_the_counts_as_they_were() {
+    let options = options().checkpoint_bytes_min(8192).live_share(0.9);
+    crate::background::without_threads(|| {
+        churn(&options, |disk, db| {
+            let left = disk.kill().open(&options).unwrap();
+            if matches!(left.recovery(), Recovery::WarmRestart { .. }) {
+                assert_eq!(counts(&left), counts(db));
+            }
+        });
+    });
+}
+
+/// What a segment had that was emptied is dead again, until it is emptied again.
+#[test]
+fn a_replay_leaves_no_fewer_dead_bytes() {
+    let options = options().checkpoint_bytes_min(8192).live_share(0.9);
+    crate::background::without_threads(|| {
+        churn(&options, |disk, db| {
+            db.sync().unwrap();
+            let left = disk.kill().remount(0).open(&options).unwrap();
+            assert!(matches!(left.recovery(), Recovery::Replayed { .. }), "{:?}", left.recovery());
+            let ([log, big, live, dead], expected) = (counts(&left), counts(db));
+            assert_eq!(live, expected[2]);
+            assert!(dead >= expected[3], "{dead} bytes instead of {}", expected[3]);
+            assert!(log + big >= live + dead, "{log} and {big} bytes for {live} and {dead}");
+        });
+    });
+}
