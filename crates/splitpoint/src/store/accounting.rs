@@ -186,7 +186,7 @@ impl Writer {
                 // A later handle frees it.
                 Some(segment) if self.superblock.is_compacted => {
                     self.take_off_dead(bytes);
-                    self.take_off_big(store, &segment);
+                    store.take_off_big(&segment);
                 }
                 Some(_) => {}
                 None => segments.remove_live(addr.offset(), bytes),
@@ -200,20 +200,13 @@ impl Writer {
             // Before, `start_compacting` finds it.
             if self.may_compact(store) {
                 self.take_off_dead(bytes);
-                self.take_off_big(store, &segment);
+                store.take_off_big(&segment);
                 self.retire(store, segment, true);
             }
             return;
         }
         compacting.state.note_buried(bytes);
         segments.remove_live(addr.offset(), bytes);
-    }
-
-    /// Counts the segment of a big record as one that waits.
-    #[cold]
-    pub(super) fn take_off_big(&mut self, store: &Store, segment: &Range<u64>) {
-        let live = store.region.live();
-        live.set_big_bytes(live.big_bytes().saturating_sub(segment.end - segment.start));
     }
 
     /// Counts `record_bytes` in a segment that was emptied as dead no more.
@@ -311,6 +304,15 @@ impl Writer {
     /// Returns the bytes of records that were moved since the store was opened.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.moved_bytes())
+    }
+}
+
+impl Store {
+    /// Counts the segment of a big record as one that waits.
+    #[cold]
+    pub(super) fn take_off_big(&self, segment: &Range<u64>) {
+        let live = self.region.live();
+        live.set_big_bytes(live.big_bytes().saturating_sub(segment.end - segment.start));
     }
 }
 

@@ -224,7 +224,7 @@ impl Store {
         // As in `retire_emptied`.
         self.commit(writer);
         for segment in bigs() {
-            writer.take_off_big(self, segment);
+            self.take_off_big(segment);
             writer.retire(self, segment.clone(), true);
         }
     }
