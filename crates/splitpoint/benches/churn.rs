@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo bench -p splitpoint --bench churn -- [memory] [file] [compacted] [account] [RECORDS [TIMES [ROUNDS]]]
-//! cargo bench -p splitpoint --bench churn -- deleted [RECORDS]
+//! cargo bench -p splitpoint --bench churn -- deleted [account] [RECORDS]
 //! ```
 //!
 //! By default in memory, with compaction and without, 250,000 records of 16 + 100 bytes, overwritten ten times, three rounds. `skewed`
@@ -12,7 +12,7 @@
 //! bytes were for whenever the file had become larger, which takes time that the others do not have.
 //!
 //! With `deleted` it deletes nine of ten records of a file, and then all of another, and prints the blocks
-//! of each when it is closed.
+//! of each when it is closed; with `account` also what they are for, by record that is left.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
@@ -126,7 +126,13 @@ fn run(
 
 /// Stores records in a file, deletes all but one of `kept_of` or all, and prints what blocks the file has
 /// when it is closed.
-fn delete(options: &Options, path: &Path, records: u64, kept_of: Option<u64>) -> Result<()> {
+fn delete(
+    options: &Options,
+    path: &Path,
+    records: u64,
+    kept_of: Option<u64>,
+    has_account: bool,
+) -> Result<()> {
     let db = options.open(path)?;
     for number in 0..records {
         db.put(key(number), value(0))?;
@@ -142,7 +148,13 @@ fn delete(options: &Options, path: &Path, records: u64, kept_of: Option<u64>) ->
     }
     let deleted = processor_ns();
     let (left, live_bytes) = (db.len(), db.stats()?.live_bytes);
+    if has_account {
+        print_account(&db, records, allocated_bytes(path))?;
+    }
     db.close()?;
+    if has_account {
+        print_account(&options.clone().read_only().open(path)?, records, allocated_bytes(path))?;
+    }
     println!(
         "{records} records, {} MiB: {left} are left, {:.1} MiB live; a delete {:.0} ns, the close {:.2} s; \
          {:.3} MiB closed, {:.2} of live",
@@ -161,7 +173,7 @@ fn delete(options: &Options, path: &Path, records: u64, kept_of: Option<u64>) ->
 /// Prints what the bytes of a file are for, by record: `allocated_bytes` are those that it has on the disk.
 fn print_account(db: &Db, change: u64, allocated_bytes: u64) -> Result<()> {
     let stats = db.stats()?;
-    let of_each = |bytes: u64| bytes as f64 / stats.record_count as f64;
+    let of_each = |bytes: u64| bytes as f64 / stats.record_count.max(1) as f64;
     let segments = stats.segments;
     let used = [
         ("live", stats.live_bytes),
@@ -195,8 +207,8 @@ fn main() -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("churn.spt");
     if has("deleted") {
-        delete(&options, &file, records, Some(10))?;
-        return delete(&options, &file, records, None);
+        delete(&options, &file, records, Some(10), has("account"))?;
+        return delete(&options, &file, records, None, has("account"));
     }
     let places = [(has("memory") || !has("file"), None), (has("file"), Some(&*file))];
     for _ in 0..rounds {

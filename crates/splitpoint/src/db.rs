@@ -1096,6 +1096,11 @@ impl Db {
     /// Dropping a handle does the same, except that it cannot report an error, and does not sync
     /// while clones live.
     ///
+    /// The last handle of a file also compacts it, as [`maintain`](Self::maintain) does, if more than half
+    /// of it is free or dead, 64 of the smallest segments (4 MiB) have died, and the log is no longer than
+    /// 512 MiB. For that it reads twice as many bytes as have died, at most. A handle that takes turns does
+    /// not.
+    ///
     /// # Errors
     ///
     /// As [`sync`](Self::sync). If closing the last handle fails, the next open recovers the store.
@@ -1292,7 +1297,9 @@ impl Db {
     /// # Cost
     ///
     /// Reads each segment that it empties once, and one bucket per record; writes what is live, and for
-    /// a file 8 bytes of log a record, and 5 to 6 bytes a key for each checkpoint.
+    /// a file 8 bytes of log a record, and 5 to 6 bytes a key for each checkpoint. Where deletes have left
+    /// fewer keys than half of the fill factor, it merges buckets until there are nine tenths of it, and
+    /// gives their lines back.
     ///
     /// # Examples
     ///

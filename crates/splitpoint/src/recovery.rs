@@ -46,6 +46,7 @@ use crate::log::append::{Appender, LogPosition};
 use crate::log::scan::{LogWalk, Trust};
 use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress, Sharing};
 use crate::region::{Extents, Region, read_superblock, unknown_features};
+use crate::segments::SegmentTotals;
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
@@ -597,6 +598,9 @@ impl Opening {
                 if let Some((head_segment, head_offset)) = unpublished.scan.head {
                     (state.head_segment, state.head_offset) = (head_segment, head_offset);
                 }
+                if is_compacted {
+                    count_segments_again(&extents);
+                }
                 live.commit(position.lsn, &state);
             }
         }
@@ -667,6 +671,18 @@ fn settle_segments(
     extents.free_the_rest();
     extents.publish();
     Ok(())
+}
+
+/// Counts the bytes of segments again by the segment table: the killed process may have noted there what it
+/// has emptied, and not in these counts.
+fn count_segments_again(extents: &Extents) {
+    let Some(segments) = extents.segments() else { return };
+    let (view, live) = (&extents.region().view, extents.region().live());
+    let is_big = |offset| view.segment(offset).is_ok_and(|found| found.kind == SegmentKind::Big);
+    let SegmentTotals { log_bytes, big_bytes } = segments.totals(is_big);
+    live.set_log_bytes(log_bytes);
+    // Those of dead records count until they are retired.
+    live.set_big_bytes(live.big_bytes().min(big_bytes));
 }
 
 #[cfg(all(test, not(loom)))]

@@ -107,6 +107,15 @@ impl TableSegment {
     }
 }
 
+/// What the segments of a table take together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentTotals {
+    /// Bytes of log segments, those of moved records among them, without those that were emptied.
+    pub(crate) log_bytes: u64,
+    /// Bytes of segments of big records, dead or not.
+    pub(crate) big_bytes: u64,
+}
+
 /// The segments of a table.
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
@@ -600,6 +609,22 @@ impl SegmentTable {
                 (offset..self.end_of_part(offset), parts >> granule & 1 == 0)
             })
         })
+    }
+
+    /// Returns how many bytes the segments take. `is_big` says of a segment in a unit of small log segments
+    /// whether it is one of a big record.
+    pub(crate) fn totals(&self, is_big: impl Fn(u64) -> bool) -> SegmentTotals {
+        let mut totals = SegmentTotals::default();
+        for segment in self.segments().filter(|found| found.segment_use != SegmentUse::Emptied) {
+            totals.log_bytes += segment.bytes;
+        }
+        for (part, _) in self.parts() {
+            let entry = self.entry_of((part.start >> self.unit_shift) as usize);
+            let is_small = entry.segment_use() == SegmentUse::Small && !is_big(part.start);
+            let bytes = if is_small { &mut totals.log_bytes } else { &mut totals.big_bytes };
+            *bytes += part.end - part.start;
+        }
+        totals
     }
 
     /// Returns the granules of all segments.

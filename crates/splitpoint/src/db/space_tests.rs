@@ -629,3 +629,174 @@ fn a_big_record_that_waits_is_not_dead_again_after_a_replay() {
         stats.dead_bytes
     );
 }
+
+/// What statistics say of the space in use.
+fn counts(db: &Db) -> [u64; 4] {
+    let stats = db.stats().unwrap();
+    [stats.segments.log, stats.segments.big, stats.live_bytes, stats.dead_bytes]
+}
+
+/// What is emptied counts as in use no more at once, and its dead records with the next commit.
+#[test]
+fn a_kill_after_big_records_were_retired_leaves_no_dead_bytes_of_them() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    (0..2_u64).for_each(|i| db.put(i.to_le_bytes(), vec![7; 100_000]).unwrap());
+    db.delete(1_u64.to_le_bytes()).unwrap();
+    db.maintain(0).unwrap();
+    let before = counts(&db);
+    assert!(before[0] + before[1] >= before[2] + before[3], "{before:?}");
+    let left = disk.kill().open(&options()).unwrap();
+    assert_eq!(left.recovery(), Recovery::WarmRestart { records: 0 });
+    assert_eq!(counts(&left), before);
+}
+
+/// Overwrites, deletes and compacts; calls `at_step` after each.
+fn churn(options: &Options, mut at_step: impl FnMut(&SimDisk, &Db)) {
+    let disk = SimDisk::new();
+    let db = disk.open(options).unwrap();
+    for step in 0..600_u64 {
+        let key = (step * 7 % 60).to_le_bytes();
+        match step % 13 {
+            12 => {
+                db.maintain(step % 3 * 5000).unwrap();
+            }
+            3 | 8 => {
+                db.delete(key).unwrap();
+            }
+            5 if step % 2 == 0 => {
+                let put = |batch: Batch, i: u64| batch.put((step + i).to_le_bytes(), [3; 90]);
+                db.apply(&(0..3_u64).fold(Batch::new(), put)).unwrap();
+            }
+            _ => db.put(key, vec![7; if step % 9 == 3 { 9000 } else { 300 }]).unwrap(),
+        }
+        at_step(&disk, &db);
+    }
+    assert!(db.store().lock().unwrap().superblock.is_compacted);
+}
+
+#[test]
+fn a_kill_between_two_changes_leaves_the_counts_as_they_were() {
+    let options = options().checkpoint_bytes_min(8192).live_share(0.9);
+    crate::background::without_threads(|| {
+        churn(&options, |disk, db| {
+            let left = disk.kill().open(&options).unwrap();
+            if matches!(left.recovery(), Recovery::WarmRestart { .. }) {
+                assert_eq!(counts(&left), counts(db));
+            }
+        });
+    });
+}
+
+/// What a segment had that was emptied is dead again, until it is emptied again.
+#[test]
+fn a_replay_leaves_no_fewer_dead_bytes() {
+    let options = options().checkpoint_bytes_min(8192).live_share(0.9);
+    crate::background::without_threads(|| {
+        churn(&options, |disk, db| {
+            db.sync().unwrap();
+            let left = disk.kill().remount(0).open(&options).unwrap();
+            assert!(matches!(left.recovery(), Recovery::Replayed { .. }), "{:?}", left.recovery());
+            let ([log, big, live, dead], expected) = (counts(&left), counts(db));
+            assert_eq!(live, expected[2]);
+            assert!(dead >= expected[3], "{dead} bytes instead of {}", expected[3]);
+            assert!(log + big >= live + dead, "{log} and {big} bytes for {live} and {dead}");
+        });
+    });
+}
+
+/// The segment to which records are moved is damaged: its header, or one of its records.
+#[test]
+fn damage_where_records_are_moved_hides_nothing() {
+    let options = options().checkpoint_bytes_min(32 << 10).live_share(0.9);
+    let mut outcomes = [[0; 4]; 3];
+    crate::background::without_threads(|| {
+        for step in (0..600).step_by(60) {
+            let disk = SimDisk::new();
+            let db = disk.open(&options).unwrap();
+            let model = overwrite(&db, 300, 2000 + step);
+            db.sync().unwrap();
+            let [killed, lost] = [disk.kill(), disk.kill().lose_power(0)];
+            db.close().unwrap();
+            for (left, disk) in [&disk, &killed, &lost].into_iter().enumerate() {
+                // A close may move records.
+                let sound = SimDisk::with_file(&disk.file()).open(&options.clone().read_only());
+                let head = sound.unwrap().store().lock().unwrap().state.head_segment as usize;
+                assert!(head > 0, "records have moved");
+                for at in [8, SegmentHeader::BYTES as usize + 20, 1000] {
+                    let mut file = disk.file();
+                    file[head + at] ^= 0x10;
+                    outcomes[left][damage_shows(&file, &options, &model, (left, at))] += 1;
+                }
+            }
+        }
+    });
+    let [closed, killed, lost] = outcomes;
+    assert_eq!(closed[..2], [0, 0], "a closed store keeps all");
+    assert!(killed[1] > 0 && lost[1] > 0, "{outcomes:?}: no name in the log leads there");
+    assert!(closed[2] > 0 && killed[0] + lost[0] == 0, "{outcomes:?}");
+}
+
+/// Opens a damaged file, and returns how the damage shows: by an error, by what recovery has dropped, by a
+/// check, or by nothing because all is there.
+fn damage_shows(
+    file: &[u8],
+    options: &Options,
+    model: &BTreeMap<u64, u64>,
+    at: (usize, usize),
+) -> usize {
+    let Ok(db) = SimDisk::with_file(file).open(options) else { return 0 };
+    if let Recovery::Replayed { dropped_bytes, .. } = db.recovery()
+        && dropped_bytes > 0
+    {
+        return 1;
+    }
+    if !db.check().unwrap().is_clean() {
+        return 2;
+    }
+    assert_eq!(db.len(), model.len() as u64, "{at:?}");
+    for (key, &i) in model {
+        let found = db.get(key.to_le_bytes()).unwrap();
+        assert_eq!(found.as_deref(), Some(&value(i)[..]), "{at:?}: key {key}");
+    }
+    3
+}
+
+/// Stores keys in one session, deletes those that are `doomed` in the next one, and returns the live bytes and
+/// those of the file when it is closed.
+fn bytes_after_deletes(doomed: impl Fn(u64) -> bool) -> (u64, u64) {
+    const KEYS: u64 = 100_000;
+    let options = Options::new().seed(7).durability(Durability::Buffered);
+    let disk = SimDisk::new();
+    let db = disk.open(&options).unwrap();
+    (0..KEYS).for_each(|i| db.put(i.to_le_bytes(), value(i)).unwrap());
+    db.close().unwrap();
+    let db = disk.open(&options).unwrap();
+    let doomed = (0..KEYS).filter(|&i| doomed(i));
+    doomed.for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    db.close().unwrap();
+    let db = disk.open(&options).unwrap();
+    assert_eq!(db.recovery(), Recovery::Clean);
+    assert!(db.check().unwrap().is_clean());
+    (db.stats().unwrap().live_bytes, disk.file().len() as u64)
+}
+
+#[test]
+fn a_close_after_most_was_deleted_leaves_a_small_file() {
+    let (live_bytes, bytes) = bytes_after_deletes(|i| i % 10 > 0);
+    assert!(bytes * 4 <= live_bytes * 7, "{bytes} for {live_bytes}");
+    let (live_bytes, bytes) = bytes_after_deletes(|_| true);
+    assert!(live_bytes == 0 && bytes < 1 << 20, "{bytes} for {live_bytes}");
+}
+
+#[test]
+fn a_close_after_little_was_deleted_moves_nothing() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    overwrite(&db, 4000, 20_000);
+    db.close().unwrap();
+    let db = disk.open(&options()).unwrap();
+    (0..400_u64).for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    db.store().pack_at_close();
+    assert!(db.stats().unwrap().moved_bytes < db.stats().unwrap().live_bytes / 4);
+}

@@ -102,7 +102,8 @@ pub(super) struct Counts {
     inserted_count: u64,
     deleted_count: u64,
     added_bytes: u64,
-    tombstone_bytes: u64,
+    /// Records that no slot has ever held, of batches only those with a COMMIT.
+    slotless_bytes: u64,
     replaced_bytes: u64,
     /// Records of batches that no COMMIT follows, so far.
     abandoned_bytes: u64,
@@ -137,7 +138,7 @@ impl Counts {
         }
         if addr == NO_RECORD {
             self.deleted_count += 1;
-            self.tombstone_bytes += TOMBSTONE_BYTES;
+            self.slotless_bytes += TOMBSTONE_BYTES;
         } else if prev == NO_RECORD {
             self.inserted_count += 1;
         }
@@ -165,6 +166,20 @@ impl Counts {
             self.buried.push((addr, bytes));
         }
         self.units.add(addr.offset(), -bytes.cast_signed(), bytes.cast_signed());
+    }
+
+    /// Counts a record that no slot will ever hold, and that no batch has: a tombstone, a COMMIT, or what
+    /// names a big record or copies.
+    pub(super) fn add_slotless(&mut self, record: &Record<'_>) {
+        use RecordKind::{BigPut, Commit, Delete, Relocate};
+        let bytes = record.bytes.len() as u64;
+        match record.header.kind {
+            // Counted with the change.
+            Delete => {}
+            BigPut | Commit | Relocate => self.slotless_bytes += bytes,
+            _ => return,
+        }
+        self.units.add(record.offset, 0, bytes.cast_signed());
     }
 
     /// Counts a record of a batch as dead, until the COMMIT behind it is read: else what a killed process
@@ -228,7 +243,7 @@ impl Counts {
         self.inserted_count += later.inserted_count;
         self.deleted_count += later.deleted_count;
         self.added_bytes += later.added_bytes;
-        self.tombstone_bytes += later.tombstone_bytes;
+        self.slotless_bytes += later.slotless_bytes;
         self.replaced_bytes += later.replaced_bytes;
         self.abandoned_bytes += later.abandoned_bytes;
         self.replaced.extend(later.replaced);
@@ -260,7 +275,7 @@ impl Counts {
             live_bytes: less("live bytes", stored_bytes, self.replaced_bytes)?,
             dead_bytes: (before.dead_bytes
                 + self.replaced_bytes
-                + self.tombstone_bytes
+                + self.slotless_bytes
                 + self.abandoned_bytes)
                 .saturating_sub(self.waiting_bytes),
             ..before
@@ -561,6 +576,8 @@ impl Part {
             let Some(record) = record else { break false };
             if is_member(&record) {
                 scan.counts.add_member(&record, false);
+            } else {
+                scan.counts.add_slotless(&record);
             }
         };
         scan.records = log.record_count();

@@ -749,16 +749,30 @@ impl Extents {
         let region = self.region.clone();
         let live = region.live();
         let bucket_count = region.windows.bucket_count();
-        let is_spare = |piece: usize| bucket_count < lines_of(piece) / 2;
-        while live.piece_count(LineWindow::Buckets).checked_sub(1).is_some_and(is_spare) {
-            if self.give_back_last(LineWindow::Buckets).is_err() {
-                return;
-            }
+        if self.give_back_buckets(|piece| bucket_count < lines_of(piece) / 2).is_err() {
+            return;
         }
         let has_spare_lines = || live.piece_count(LineWindow::Overflow) > 1;
         if has_spare_lines() && LivePool(&region.windows).reset_if_unused() {
             while has_spare_lines() && self.give_back_last(LineWindow::Overflow).is_ok() {}
         }
+    }
+
+    /// Frees the pieces of the buckets that no bucket is in.
+    pub(crate) fn give_back_spare_pieces(&mut self) {
+        let bucket_count = self.region.windows.bucket_count();
+        // What fails is tried again by a later merge.
+        let _ = self.give_back_buckets(|piece| bucket_count <= lines_of(piece));
+    }
+
+    /// Frees pieces of the buckets from the last one on, while `is_spare` says so of their number.
+    fn give_back_buckets(&mut self, is_spare: impl Fn(usize) -> bool) -> Result<()> {
+        let region = self.region.clone();
+        let count = || region.live().piece_count(LineWindow::Buckets);
+        while count().checked_sub(1).is_some_and(&is_spare) {
+            self.give_back_last(LineWindow::Buckets)?;
+        }
+        Ok(())
     }
 
     /// Frees the last piece of a window: first no thread can reach it, then nothing lists it, and only

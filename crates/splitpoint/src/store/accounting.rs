@@ -178,12 +178,18 @@ impl Writer {
     pub(super) fn note_buried(&mut self, store: &Store, addr: Addr, bytes: u64) {
         let Some(segments) = self.extents.segments_mut() else { return };
         let Some(compacting) = &mut self.compacting else {
-            // A later handle retires it.
             let least_bytes = big_record_bytes_min(self.superblock.segment_bytes_min.into());
-            let is_big = bytes > least_bytes
-                && segments.bury_big(addr.offset() - SegmentHeader::BYTES).is_some();
-            if !is_big {
-                segments.remove_live(addr.offset(), bytes);
+            let big = (bytes > least_bytes)
+                .then(|| segments.bury_big(addr.offset() - SegmentHeader::BYTES))
+                .flatten();
+            match big {
+                // A later handle frees it.
+                Some(segment) if self.superblock.is_compacted => {
+                    self.take_off_dead(bytes);
+                    store.take_off_big(&segment);
+                }
+                Some(_) => {}
+                None => segments.remove_live(addr.offset(), bytes),
             }
             return;
         };
@@ -193,7 +199,9 @@ impl Writer {
             compacting.big_live_bytes = compacting.big_live_bytes.saturating_sub(bytes);
             // Before, `start_compacting` finds it.
             if self.may_compact(store) {
-                self.retire_big(store, segment, bytes);
+                self.take_off_dead(bytes);
+                store.take_off_big(&segment);
+                self.retire(store, segment, true);
             }
             return;
         }
@@ -201,26 +209,16 @@ impl Writer {
         segments.remove_live(addr.offset(), bytes);
     }
 
-    /// Retires the segment of a big record of `bytes`, which is dead.
-    #[cold]
-    pub(super) fn retire_big(&mut self, store: &Store, segment: Range<u64>, bytes: u64) {
-        let live = store.region.live();
-        live.set_big_bytes(live.big_bytes().saturating_sub(segment.end - segment.start));
-        self.retire(store, segment, true, bytes);
-    }
-
-    /// Puts a segment on the list of those that wait, in which `record_bytes` are dead.
-    pub(super) fn retire(
-        &mut self,
-        store: &Store,
-        segment: Range<u64>,
-        is_big: bool,
-        record_bytes: u64,
-    ) {
-        let death = self.death(store);
+    /// Counts `record_bytes` in a segment that was emptied as dead no more.
+    pub(super) fn take_off_dead(&mut self, record_bytes: u64) {
         let record_bytes = record_bytes.min(self.state.dead_bytes);
         self.state.dead_bytes -= record_bytes;
         self.retired_bytes += record_bytes;
+    }
+
+    /// Puts a segment on the list of those that wait.
+    pub(super) fn retire(&mut self, store: &Store, segment: Range<u64>, is_big: bool) {
+        let death = self.death(store);
         let compacting = self.compacting.as_mut().expect("only compaction retires segments");
         let segments = self.extents.segments().expect("it has the segment");
         let sequence = sequence_of(store, segments, &segment, is_big);
@@ -306,6 +304,15 @@ impl Writer {
     /// Returns the bytes of records that were moved since the store was opened.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.moved_bytes())
+    }
+}
+
+impl Store {
+    /// Counts the segment of a big record as one that waits.
+    #[cold]
+    pub(super) fn take_off_big(&self, segment: &Range<u64>) {
+        let live = self.region.live();
+        live.set_big_bytes(live.big_bytes().saturating_sub(segment.end - segment.start));
     }
 }
 

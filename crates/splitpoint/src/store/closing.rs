@@ -92,6 +92,7 @@ impl Store {
         if self.turns.is_some() {
             return self.close_by_turns();
         }
+        self.pack_at_close();
         let mut writer = self.lock()?;
         if writer.is_closed {
             return Ok(());

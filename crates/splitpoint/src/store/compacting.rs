@@ -216,10 +216,17 @@ impl Store {
     #[cold]
     pub(super) fn retire_dead_bigs(&self, writer: &mut Writer) {
         let emptied = writer.extents.segments().map(SegmentTable::emptied).unwrap_or_default();
-        for (segment, _) in emptied.into_iter().filter(|&(_, is_big)| is_big) {
+        let bigs = || emptied.iter().filter(|(_, is_big)| *is_big).map(|(segment, _)| segment);
+        for segment in bigs() {
             let at = segment.start + SegmentHeader::BYTES;
             let record = self.region.view.record_before(at, segment.end);
-            writer.retire_big(self, segment, record.map_or(0, |record| record.bytes.len() as u64));
+            writer.take_off_dead(record.map_or(0, |record| record.bytes.len() as u64));
+        }
+        // As in `retire_emptied`.
+        self.commit(writer);
+        for segment in bigs() {
+            self.take_off_big(segment);
+            writer.retire(self, segment.clone(), true);
         }
     }
 
@@ -378,23 +385,30 @@ impl Store {
             // The batch is tried again; what was moved is not live there any more.
             Err(error) => return Err(error),
         };
-        let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
-            unreachable!("a victim is of compaction");
-        };
+        let compacting = writer.compacting.as_mut().expect("a victim is of compaction");
         compacting.state.victim = (!is_end).then_some(victim);
         let is_none_counted = victim.segment.live_bytes == 0;
         if is_end
             || mutant::is_made(Mutant::EmptiesUnread)
             || is_none_counted && mutant::is_made(Mutant::FreesByCount)
         {
-            let segment = victim.segment.range();
             compacting.state.victim = None;
-            extents.segments_mut().expect("followed").set_use(segment.start, SegmentUse::Emptied);
-            let live = self.region.live();
-            live.set_log_bytes(live.log_bytes().saturating_sub(victim.segment.bytes));
-            writer.retire(self, segment, false, victim.record_bytes);
+            self.retire_emptied(writer, &victim);
         }
         Ok(victim.at.max(before + 8) - before)
+    }
+
+    /// Puts a victim that was emptied on the list of those that wait. First its dead records are published
+    /// as no longer there: else a kill could leave more of them than there is in the segments in use.
+    fn retire_emptied(&self, writer: &mut Writer, victim: &Victim) {
+        writer.take_off_dead(victim.record_bytes);
+        self.commit(writer);
+        let segment = victim.segment.range();
+        let segments = writer.extents.segments_mut().expect("a victim is in the table");
+        segments.set_use(segment.start, SegmentUse::Emptied);
+        let live = self.region.live();
+        live.set_log_bytes(live.log_bytes().saturating_sub(victim.segment.bytes));
+        writer.retire(self, segment, false);
     }
 
     /// Reads records of the victim up to [`BATCH`] that may be live or `budget` bytes, and asks for

@@ -1,5 +1,6 @@
 //! Compaction that is not paid by changes: by [`Db::maintain`](crate::Db::maintain), and at a close.
 
+use super::closing::Mark;
 use super::compacting::SLICE_BYTES;
 use super::room::LOOKS_AT_PINS;
 use super::{Store, Writer};
@@ -17,6 +18,10 @@ const PUNCHES_A_TURN: usize = 16;
 const ROUNDS_IN_TURN_MAX: u32 = 4;
 /// About what a key takes in a checkpoint, in bytes.
 const IMAGE_BYTES_PER_KEY: u64 = 6;
+/// Smallest segments of records that have died, from which on a close compacts the file.
+const FREED_SEGMENTS_MIN: u64 = 64;
+/// Log up to which a close does that: a second or two.
+const PACKED_BYTES_MAX: u64 = 512 << 20;
 /// Bytes that wait at a close, from which on a checkpoint is made to free them.
 const CLOSING_BYTES_MIN: u64 = 64 << 10;
 /// What is free of a file, at least, when its last segments are moved to its beginning: one part in so
@@ -81,6 +86,9 @@ impl Store {
                 Err(error) if is_want_of_room(&error) && self.regain_more() => continue,
                 compacted => compacted?,
             };
+            if done.is_done {
+                self.shrink_index()?;
+            }
             if is_in_file && done.is_done && self.lock()?.waiting_bytes() > 0 {
                 self.checkpoint_now()?;
             }
@@ -245,7 +253,8 @@ impl Store {
         let can_move = self.last_to_move(&writer, u64::MAX).is_some()
             || self.is_checkpoint_last(&writer)
             || self.may_move_last(&writer) && writer.extents.last_to_move().is_some();
-        Ok(!is_idle || dead_bigs || can_move || writer.extents.warm_bytes() > 0)
+        let has_spare = self.is_index_sparse(&writer) || writer.extents.warm_bytes() > 0;
+        Ok(!is_idle || dead_bigs || can_move || has_spare)
     }
 
     /// Chooses the last segment of the file as the victim, if that helps to cut the file; returns
@@ -317,6 +326,29 @@ impl Store {
     /// Returns whether the last parts of the file are moved to its beginning.
     fn may_move_last(&self, writer: &Writer) -> bool {
         !self.region.storage().is_volatile() && writer.may_compact(self) && is_loose(writer)
+    }
+
+    /// Compacts a file of which more than half is free or dead, as [`maintain`](Self::maintain) does, and
+    /// reads no more for it than twice what has died. Without room for it everything stays as it is.
+    pub(crate) fn pack_at_close(&self) {
+        if self.region.storage().is_volatile() || self.group.check().is_err() {
+            return;
+        }
+        let Ok(mut writer) = self.lock() else { return };
+        // The thread that made them is gone.
+        writer.checkpoints.set_asked(false);
+        let space = writer.extents.space();
+        let end = space.end() * GRANULE_BYTES;
+        let gained_bytes = space.free_bytes() + writer.waiting_bytes() + writer.state.dead_bytes;
+        let dead_bytes = writer.retired_bytes + writer.state.dead_bytes;
+        let may_pack = writer.mark == Mark::NotCleanDurably && !writer.is_closed;
+        let least_bytes = FREED_SEGMENTS_MIN * u64::from(writer.superblock.segment_bytes_min);
+        let is_short = self.region.live().log_bytes() <= PACKED_BYTES_MAX;
+        if may_pack && is_short && dead_bytes >= least_bytes && gained_bytes > end / 2 {
+            drop(writer);
+            // A failed sync poisons the handle, which the rest of the close sees.
+            let _ = self.maintain(2 * dead_bytes);
+        }
     }
 
     /// Compacts what the last changes of a handle owe, and frees what is emptied, if that gains more

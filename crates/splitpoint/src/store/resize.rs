@@ -20,6 +20,11 @@ const PREPARED_SHARE: u64 = 16;
 const PREPARED_FROM: u64 = 1 << 15;
 /// A bucket is merged when there are fewer keys than this share of the fill factor, in percent.
 const MERGE_PERCENT: u64 = 35;
+/// With fewer keys than this share, [`Store::shrink_index`] merges up to the other one.
+const SPARSE_PERCENT: u64 = 50;
+const DENSE_PERCENT: u64 = 90;
+/// Buckets that it merges between two releases of the lock.
+const MERGES_WITH_LOCK: u32 = 256;
 
 impl Store {
     /// Splits after an insert: when the mean is above the fill factor, and when a chain began its
@@ -89,13 +94,17 @@ impl Store {
 
     /// Merges after a delete, when the mean is far below the fill factor.
     pub(super) fn merge_if_due(&self, writer: &mut Writer) {
+        self.merge_below(writer, MERGE_PERCENT);
+    }
+
+    /// Merges the last bucket if there are fewer keys than `percent` of the fill factor; returns whether it
+    /// did.
+    fn merge_below(&self, writer: &mut Writer, percent: u64) -> bool {
         let geometry = self.shape().geometry;
-        let limit = u128::from(self.fill_thousandths * MERGE_PERCENT / 100)
-            * u128::from(geometry.bucket_count());
-        if u128::from(writer.state.record_count) * 1000 >= limit {
-            return;
+        if !self.is_below(writer, percent) {
+            return false;
         }
-        let Some(plan) = geometry.plan_merge() else { return };
+        let Some(plan) = geometry.plan_merge() else { return false };
         let region = &self.region;
         assert_eq!(plan.upper.0 + 1, geometry.bucket_count(), "the last bucket is merged");
         self.capture(writer, plan.lower);
@@ -106,8 +115,44 @@ impl Store {
             match merge(&region.windows, &mut LivePool(&region.windows), &plan, &mut writer.scratch)
             {
                 Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
-                Err(_) => return,
-                Ok(()) => return writer.extents.give_back_lines(),
+                Err(_) => return false,
+                Ok(()) => {
+                    writer.extents.give_back_lines();
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn is_below(&self, writer: &Writer, percent: u64) -> bool {
+        let limit = u128::from(self.fill_thousandths * percent / 100)
+            * u128::from(self.shape().geometry.bucket_count());
+        u128::from(writer.state.record_count) * 1000 < limit
+    }
+
+    /// Returns whether [`shrink_index`](Self::shrink_index) would merge buckets.
+    pub(super) fn is_index_sparse(&self, writer: &Writer) -> bool {
+        self.shape().geometry.bucket_count() > 1 && self.is_below(writer, SPARSE_PERCENT)
+    }
+
+    /// Merges the buckets of a table that has shrunk, as far as one that grows would have them, and gives
+    /// back the pieces that no bucket needs. Deletes keep both for a table that grows again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock, and of a handle that may not change the store.
+    pub(super) fn shrink_index(&self) -> Result<()> {
+        if !self.is_index_sparse(&*self.lock()?) {
+            return Ok(());
+        }
+        loop {
+            let mut writer = self.lock_for_change()?;
+            let is_merged =
+                (0..MERGES_WITH_LOCK).all(|_| self.merge_below(&mut writer, DENSE_PERCENT));
+            if !is_merged {
+                writer.extents.give_back_spare_pieces();
+                return Ok(());
             }
         }
     }

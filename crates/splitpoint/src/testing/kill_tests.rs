@@ -193,6 +193,45 @@ fn sweep_files_left() {
     assert!(warm_count > 500, "{warm_count} were read as they are");
 }
 
+/// A close moves what is left to the beginning of the file, where most of it was deleted.
+#[test]
+fn a_kill_or_a_power_loss_in_a_close_that_compacts_loses_nothing() {
+    const KEYS: u64 = 4000;
+    let options = Options::new().seed(1).segment_bytes_min(4096).durability(Durability::Buffered);
+    let disk = Rc::new(SimDisk::new());
+    let db = disk.open(&options).unwrap();
+    (0..KEYS).for_each(|i| db.put(i.to_le_bytes(), [i as u8; 200]).unwrap());
+    let doomed = (0..KEYS).filter(|i| i % 10 > 0);
+    doomed.for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    db.sync().unwrap();
+    let model = content(&db);
+    let copies = Rc::new(RefCell::new(Vec::new()));
+    let observer = {
+        let (disk, copies, mut count) = (disk.clone(), copies.clone(), 0_u64);
+        move || {
+            count += 1;
+            let mut copies = copies.borrow_mut();
+            match count % 131 {
+                0 => copies.push(disk.kill()),
+                41 => copies.push(disk.lose_power(0)),
+                83 => copies.push(disk.lose_power(count)),
+                _ => {}
+            }
+        }
+    };
+    let bytes_before = disk.file().len();
+    observe(observer, || db.close().unwrap());
+    assert!(disk.file().len() < bytes_before / 2, "it compacts");
+    let copies = copies.take();
+    for (place, copy) in copies.iter().enumerate() {
+        let db = copy.open(&options.clone().create(Create::Never)).unwrap();
+        assert!(content(&db) == model, "place {place}: {} keys", db.len());
+        let report = db.check().unwrap();
+        assert!(report.is_clean(), "place {place}: {:?}", report.damages);
+    }
+    assert!(copies.len() > 20, "{}", copies.len());
+}
+
 /// The free list and the count of overflow lines that were handed out are words of their own. A process
 /// that is killed between the two must leave a header that the next one does not trust, or it would take
 /// the lines for used as long as the index lives.

@@ -269,7 +269,13 @@ fn a_file_is_as_short_as_what_it_holds_after_maintenance_and_reads_go_on_meanwhi
     // What a reader was looking at could not make room.
     while !db.maintain(1 << 20).unwrap().is_done {}
     let short = db.stats().unwrap();
-    let held_bytes = short.segments.log + short.segments.index + short.segments.checkpoint;
+    let segments = short.segments;
+    let held_bytes = segments.header
+        + segments.log
+        + segments.index
+        + segments.overflow
+        + segments.checkpoint
+        + segments.segment_table;
     assert_sound(&db);
     drop(db);
     let file_bytes = std::fs::metadata(&path).unwrap().len();
