@@ -97,6 +97,8 @@ pub(crate) enum Mutant {
     TrustsKeysAhead,
     /// What was found without a pin counts although another handle has had a turn meanwhile.
     TrustsGlances,
+    /// A reader believes a segment table although a writer has moved it meanwhile.
+    ReadsMovedTable,
     /// A snapshot takes the segments of the handle's last turn for those of now.
     TrustsKnownSegments,
     /// A list of segments counts although another handle has had a turn meanwhile.
