@@ -410,16 +410,20 @@ impl Compaction {
     pub(crate) fn redate(&mut self, before: &Self) {
         let known = before.waiting.iter().filter(|one| one.sequence != 0);
         let mut deaths: Vec<_> = known
-            .map(|one| (one.segment.start, one.segment.end, one.sequence, one.death.lsn))
+            .map(|one| (one.segment.start, one.segment.end, one.sequence, one.death))
             .collect();
-        deaths.sort_unstable();
+        deaths.sort_unstable_by_key(|one| (one.0, one.1, one.2));
         let mut waiting = Vec::from(std::mem::take(&mut self.waiting));
         for Emptied { segment, death, sequence, .. } in &mut waiting {
             let key = (segment.start, segment.end, *sequence);
             let earlier = deaths.binary_search_by_key(&key, |one| (one.0, one.1, one.2));
-            death.lsn = earlier.map_or(death.lsn, |found| deaths[found].3.min(death.lsn));
+            if let Ok(found) = earlier {
+                let Death { lsn, checkpoint, .. } = deaths[found].3;
+                death.lsn = death.lsn.min(lsn);
+                death.checkpoint = death.checkpoint.min(checkpoint);
+            }
         }
-        waiting.sort_by_key(|emptied| emptied.death.lsn);
+        waiting.sort_by_key(|emptied| (emptied.death.lsn, emptied.death.checkpoint));
         self.waiting = waiting.into();
     }
 

@@ -927,23 +927,13 @@ impl Db {
 
     #[cold]
     fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
-        let may_have_thread = self.store.region.storage().may_sync_in_background();
+        let may_have_thread = self.store.may_checkpoint_in_background();
         if std::mem::take(&mut writer.checkpoints.is_excess) {
             // Where there is no thread, segments that come free beyond the bound give their pages back at once.
             self.handle.syncer.cool_excess(&self.store);
             if !writer.checkpoints.needs_thread() {
                 return;
             }
-        }
-        if writer.checkpoints.is_unsynced() {
-            writer.checkpoints.set_asked(true);
-            let lsn = writer.log.position().lsn;
-            drop(writer);
-            if !may_have_thread || !self.handle.syncer.schedule(&self.store, Duration::ZERO) {
-                // As below.
-                let _ = self.store.wait_durable(lsn, false);
-            }
-            return;
         }
         // Only once: the thread may be in a sync, and waking it costs a system call.
         if may_have_thread && self.handle.syncer.make_checkpoint(&self.store) {
@@ -952,6 +942,10 @@ impl Db {
             drop(writer);
             // The store keeps the error for the next change and the next sync.
             let _ = self.store.finish_checkpoint();
+        } else if writer.checkpoints.is_ending() {
+            drop(writer);
+            // A step with each change. The store keeps the error, as above.
+            let _ = self.store.sync_ending();
         } else {
             self.store.walk_without_thread(&mut writer);
         }

@@ -10,7 +10,11 @@
 //! - From the moment an image is complete until its superblock is durable, or could not be written,
 //!   nothing else writes a superblock: a close waits for the thread.
 
+mod by_turns;
+
 use std::time::Duration;
+
+use by_turns::Ending;
 
 use super::{Store, Writer};
 use crate::checkpoint::{
@@ -35,8 +39,6 @@ const WALK_SHARE: u64 = 4;
 /// Share of the interval that the log grows after an open before there is a checkpoint, if one is
 /// due: an open of a large store for one change should not pay for it.
 const GRACE_SHARE: u64 = 64;
-/// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
-const TURN_SYNC_BYTES_MAX: u64 = 1 << 20;
 
 /// A checkpoint stays while the store is closed if it takes less than this share of the file.
 const KEPT_SHARE: u64 = 25;
@@ -76,14 +78,14 @@ pub(crate) struct Checkpointing {
 enum Progress {
     /// None is being made.
     Idle,
-    /// One is due in a turn, when the log before it has been synced; whether that has been asked for.
-    Unsynced { is_asked: bool },
     /// The buckets are walked.
     Walking { image: Box<CheckpointWriter>, by: Walking },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
     Written { image: Box<CheckpointWriter>, is_asked: bool },
     /// Somebody makes it durable, or has failed to.
     Syncing,
+    /// One of a handle that takes turns is whole, and ends in a later turn.
+    Ending(Ending),
 }
 
 /// Who walks the buckets.
@@ -121,7 +123,8 @@ impl Checkpointing {
         let by_thread = Walking::Thread { is_asked: false };
         match &self.progress {
             Progress::Walking { by, .. } => *by == by_thread,
-            Progress::Written { is_asked, .. } | Progress::Unsynced { is_asked } => !is_asked,
+            Progress::Written { is_asked, .. } => !is_asked,
+            Progress::Ending(ending) => ending.needs_sync(),
             Progress::Idle | Progress::Syncing => self.is_excess,
         }
     }
@@ -132,9 +135,9 @@ impl Checkpointing {
         matches!(self.progress, Progress::Syncing)
     }
 
-    /// Returns whether one waits for a sync of the log.
-    pub(crate) fn is_unsynced(&self) -> bool {
-        matches!(self.progress, Progress::Unsynced { .. })
+    /// Returns whether one of a handle that takes turns is on its way to the disk.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.progress, Progress::Ending(_))
     }
 
     /// Returns whether an image waits to be made durable.
@@ -147,7 +150,7 @@ impl Checkpointing {
         match &mut self.progress {
             Progress::Walking { by: Walking::Thread { is_asked }, .. }
             | Progress::Written { is_asked, .. }
-            | Progress::Unsynced { is_asked } => *is_asked = has_been,
+            | Progress::Ending(Ending { is_asked, .. }) => *is_asked = has_been,
             _ => {}
         }
     }
@@ -169,7 +172,7 @@ impl Checkpointing {
 
     /// Returns whether nobody makes a checkpoint.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.progress, Progress::Idle | Progress::Unsynced { .. })
+        matches!(self.progress, Progress::Idle)
     }
 }
 
@@ -183,17 +186,6 @@ impl Writer {
         self.checkpoints.begun_lsn = base_lsn;
         let lsn = self.log.position().lsn;
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
-    }
-
-    /// Notes when the next checkpoint is due, of a handle that takes turns: however many handles there are
-    /// and however short their lives. `before` has the one that the handle had to put off.
-    pub(super) fn schedule_checkpoint_by_turns(&mut self, region: &Region, before: &Checkpointing) {
-        self.checkpoints.bytes_min = before.bytes_min;
-        self.checkpoints.put_off_lsn = before.put_off_lsn;
-        self.checkpoints.put_off_free_bytes = before.put_off_free_bytes;
-        let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
-        let due_lsn = base_lsn + self.checkpoint_interval(region);
-        self.checkpoints.due_lsn = due_lsn.max(before.put_off_lsn);
     }
 
     fn checkpoint_interval(&self, region: &Region) -> u64 {
@@ -279,9 +271,8 @@ impl Store {
         assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
-            Progress::Idle | Progress::Unsynced { .. } if self.takes_turns() => {
-                self.checkpoint_in_turn(writer, lsn)
-            }
+            Progress::Idle if self.takes_turns() => self.checkpoint_by_turns(writer),
+            Progress::Ending(_) => self.go_on_ending(writer),
             Progress::Idle => self.begin_checkpoint(writer, lsn, self.walker_count()),
             Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
                 let steps = ((lsn - checkpoints.due_lsn) / *step_bytes + 1)
@@ -296,10 +287,7 @@ impl Store {
                     }
                 })
             }
-            Progress::Walking { .. }
-            | Progress::Written { .. }
-            | Progress::Syncing
-            | Progress::Unsynced { .. } => {
+            Progress::Walking { .. } | Progress::Written { .. } | Progress::Syncing => {
                 checkpoints.due_lsn = u64::MAX;
                 Ok(())
             }
@@ -442,6 +430,9 @@ impl Store {
     ///
     /// Those of the syncs, which poison the handle.
     pub(crate) fn finish_checkpoint(&self) -> Result<()> {
+        if self.takes_turns() {
+            return self.finish_by_turns();
+        }
         let name = {
             let mut writer = self.lock()?;
             let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
@@ -462,58 +453,6 @@ impl Store {
         };
         let mut writer = self.lock()?;
         self.note_durable_checkpoint(&mut writer, name, superblock)
-    }
-
-    /// Makes a checkpoint within a turn, all of it: a handle that is closed after one change would never
-    /// end one that is made beside changes.
-    fn checkpoint_in_turn(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
-        let unsynced_bytes = lsn.saturating_sub(self.region.live().durable_lsn());
-        let grace = writer.checkpoint_interval(&self.region) / WALK_SHARE;
-        if unsynced_bytes > TURN_SYNC_BYTES_MAX && lsn < writer.checkpoints.due_lsn + grace {
-            // The others wait meanwhile; so most of the log is synced before, without a turn.
-            if !writer.checkpoints.is_unsynced() {
-                writer.checkpoints.progress = Progress::Unsynced { is_asked: false };
-            }
-            return Ok(());
-        }
-        self.checkpoint_in_this_turn(writer)
-    }
-
-    /// Makes a checkpoint now, within a turn.
-    pub(super) fn checkpoint_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
-        let lsn = writer.log.position().lsn;
-        if self.region.live().committed().0 < lsn {
-            // The log has gone on into a segment for a change that was not made.
-            self.commit(writer);
-        }
-        writer.checkpoints.progress = Progress::Idle;
-        self.begin_checkpoint(writer, lsn, 1)?;
-        self.walk_to_end(writer)?;
-        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
-        let Progress::Written { image, .. } = progress else {
-            writer.checkpoints.progress = progress;
-            return Ok(());
-        };
-        let name = image.name();
-        let made = self.make_durable_in_turn(writer, name);
-        // Which of the two checkpoints a superblock names is not known after an error: both stay.
-        let superblock = made.inspect_err(|error| self.group.fail(error))?;
-        self.note_durable_checkpoint(writer, name, superblock)?;
-        // Nobody else may come to it: the next turn begins anew.
-        self.reuse_emptied(writer);
-        Ok(())
-    }
-
-    fn make_durable_in_turn(
-        &self,
-        writer: &mut Writer,
-        name: CheckpointName,
-    ) -> Result<Superblock> {
-        let durable_lsn = self.sync_by_turns()?;
-        assert!(name.lsn <= durable_lsn, "a checkpoint needs the log before it");
-        self.group.note_durable(durable_lsn);
-        self.region.sync_range(name.offset, name.bytes)?;
-        self.write_naming(superblock_naming(writer, name))
     }
 
     fn note_durable_checkpoint(
@@ -601,7 +540,7 @@ impl Store {
                     continue;
                 }
                 Progress::Walking { .. } => self.walk_to_end(&mut writer)?,
-                Progress::Written { .. } | Progress::Unsynced { .. } => {}
+                Progress::Written { .. } | Progress::Ending(_) => {}
             }
             drop(writer);
             self.finish_checkpoint()?;

@@ -73,6 +73,10 @@ pub(crate) enum Mutant {
     MovesPieceUncopied,
     /// Space is used again when one superblock names a checkpoint that does not need it.
     OneSuperblock,
+    /// A checkpoint by turns goes on before what it waits for is durable.
+    NamesUnsynced,
+    /// A superblock names an image that another handle has freed meanwhile.
+    NamesWhatWasFreed,
     /// Space is used again before the log says durably that it is empty.
     ReusesUndurable,
     /// Space is used again that a replay of the log reads.

@@ -72,3 +72,13 @@ fn a_sync_by_turns_that_leaves_out_what_others_wrote_is_found_by_power_loss() {
         assert!(found.contains("power lost"), "{mutant:?}: {found}");
     }
 }
+
+#[test]
+fn a_checkpoint_by_turns_that_does_not_wait_for_the_device_is_found_by_power_loss() {
+    let found = with(Mutant::NamesUnsynced, || {
+        sweep(large::checkpointing(1.0), &ops_of(large::program()), Depth::QUICK)
+    });
+    let found = found.expect_err("what a superblock names is not on the disk");
+    println!("{found}");
+    assert!(found.contains("power lost"), "{found}");
+}
