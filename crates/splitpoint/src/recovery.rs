@@ -33,8 +33,9 @@ use crate::atomic::Ordering;
 use crate::checkpoint::{is_place_of, release_all_but};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
-    LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader, SegmentKind, Superblock, u64_at,
+    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX,
+    LogStart, READER_TABLE_BYTES, READER_TABLE_OFFSET, SegmentHeader, SegmentKind, Superblock,
+    u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::index::Lines;
@@ -55,7 +56,7 @@ use crate::storage::mapped::Mapped;
 use crate::storage::open::{
     Locked, claim_to_read, open_and_lock, remove_new, share, sync_directory,
 };
-use crate::storage::reader_table::{LastWriter, note_other_writer};
+use crate::storage::reader_table::{LastWriter, may_be_table, note_other_writer};
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 
@@ -234,10 +235,10 @@ const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// superblocks of a new one.
 ///
 /// It may have left any words of the live header: those that distinguish it from other files are
-/// zero or what a creation stores there; and the header of the first segment of a log, in which
-/// nothing is. All else is still zero. Where nothing but zeros is left, the file is no larger than
-/// a creation makes it, or its blocks were never written: other files of zeros belong to somebody
-/// else.
+/// zero or what a creation stores there; what handles say in the reader table; and the header of the
+/// first segment of a log, in which nothing is. All else is still zero. Where nothing but zeros is
+/// left, the file is no larger than a creation makes it, or its blocks were never written: other files
+/// of zeros belong to somebody else.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let file_bytes = storage.file_bytes();
     if file_bytes == 0 {
@@ -266,9 +267,8 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
             || is_first_segment(&storage.read(start, end - start))
                 && is_zero(start + SegmentHeader::BYTES, end)
     };
-    let body = LIVE_OFFSET + LIVE_BYTES;
-    let granules = || (body..file_bytes).step_by(GRANULE_BYTES as usize);
-    if !is_header {
+    let granules = || (HEADER_BYTES..file_bytes).step_by(GRANULE_BYTES as usize);
+    if !is_header || !may_be_table(&storage.read(READER_TABLE_OFFSET, READER_TABLE_BYTES)) {
         return false;
     }
     if is_zero(0, file_bytes) {
@@ -733,6 +733,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_a_power_loss_leaves_of_a_new_store_with_a_reader_table_is_an_empty_store() {
+        let options = Options::new().sharing(Sharing::Shared);
+        let disk = SimDisk::new();
+        let db = disk.open(&options).unwrap();
+        let mut file = disk.file();
+        drop(db);
+        file[..LIVE_OFFSET as usize].fill(0);
+        assert_ne!(u64_at(&file, READER_TABLE_OFFSET as usize + 24), 0, "who had the last turn");
+        let db = SimDisk::with_file(&file).open(&options).unwrap();
+        assert!(db.is_empty());
+        // A reserved word, which no handle stores.
+        file[READER_TABLE_OFFSET as usize + 64 + 56] = 1;
+        let error = SimDisk::with_file(&file).open(&options).unwrap_err();
+        assert!(matches!(error, Error::NotAStore { .. }), "{error}");
+    }
+
     /// A record behind the header is more than a creation leaves: without a superblock it is damage.
     #[test]
     fn a_log_with_a_record_is_never_taken_for_an_unfinished_creation() {
@@ -741,7 +758,7 @@ mod tests {
         db.put_with(b"key", b"value", Durability::Sync).unwrap();
         drop(db);
         let mut file = disk.lose_power(7).file();
-        file[..(LIVE_OFFSET + LIVE_BYTES) as usize].fill(0);
+        file[..READER_TABLE_OFFSET as usize].fill(0);
         let error = SimDisk::with_file(&file).open(&Options::new()).unwrap_err();
         assert!(matches!(error, Error::NotAStore { .. }), "{error}");
     }
