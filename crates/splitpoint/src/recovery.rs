@@ -522,11 +522,13 @@ impl Opening {
             // It is a store, and about to be changed.
             note_writer(region.storage())?;
         }
+        // Some other handle may be about to end its checkpoint.
+        let is_pending_kept = last_writer.turn.has_ended() && options.sharing.takes_turns();
         match tables {
             Tables::Clean => self.open_clean(region),
             // A read-only handle cannot finish the last change: it builds a private index.
             Tables::Left if !is_writer && !self.is_settled(region) => Ok(None),
-            Tables::Left => match self.warm_restart(region) {
+            Tables::Left => match self.warm_restart(region, is_pending_kept) {
                 Ok(found) => Ok(Some(found)),
                 // What the tables have may be nowhere else.
                 Err(error)
@@ -555,8 +557,13 @@ impl Opening {
         self.go_on_from_turn(region, None).ok()
     }
 
-    /// Goes on with the tables of a killed writer.
-    fn warm_restart(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
+    /// Goes on with the tables of a killed writer, or of one that nobody knows to have been closed. A checkpoint
+    /// that is on its way by turns stays if `is_pending_kept`: its image is whole.
+    fn warm_restart(
+        &mut self,
+        region: &Arc<Region>,
+        is_pending_kept: bool,
+    ) -> Result<(Extents, FoundState)> {
         assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
         region.windows.map_listed_pieces()?;
         let live = region.live();
@@ -578,7 +585,7 @@ impl Opening {
             let head = head.unwrap_or(state.head_segment);
             let is_compacted = self.superblock.is_compacted;
             settle_segments(&mut extents, &mut unpublished.scan, head, is_compacted)?;
-            self.settle_checkpoints(&mut extents)?;
+            self.settle_checkpoints(&mut extents, is_pending_kept)?;
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
             let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
             repair_last_split(&region.windows, shape.geometry, hash_of)?;
@@ -620,8 +627,8 @@ impl Opening {
     }
 
     /// Keeps the checkpoint that the superblock names, unless its segment was freed, and
-    /// frees that of one which was not finished.
-    fn settle_checkpoints(&mut self, extents: &mut Extents) -> Result<()> {
+    /// frees that of one which was not finished, unless that may go on.
+    fn settle_checkpoints(&mut self, extents: &mut Extents, is_pending_kept: bool) -> Result<()> {
         let region = extents.region().clone();
         let live = region.live();
         let is_kept = |name: CheckpointName| {
@@ -634,12 +641,17 @@ impl Opening {
                 let (what, offset) = ("checkpoint segment", LIVE_OFFSET + 448);
                 return Err(Error::Corrupt { what, offset, expected: 1, found: 0 });
             }
+            if is_pending_kept {
+                return Ok(());
+            }
             // The one before is about to be freed, and the killed process may not have synced the
             // superblock that names this one.
             region.write_superblock(&mut self.superblock, false)?;
         } else if is_freed {
             self.superblock.checkpoint = None;
             region.write_superblock(&mut self.superblock, false)?;
+        } else if is_pending_kept {
+            return Ok(());
         }
         release_all_but(extents, self.superblock.checkpoint);
         Ok(())

@@ -315,10 +315,13 @@ impl Store {
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
     use super::*;
+    use crate::format::READER_TABLE_OFFSET;
     use crate::options::{Durability, Options};
     use crate::recovery::open_file;
     use crate::region::read_superblock;
@@ -360,6 +363,10 @@ mod tests {
 
     fn named(store: &Store) -> Option<CheckpointName> {
         read_superblock(store.region.storage()).expect("it is one").checkpoint
+    }
+
+    fn named_lsn(store: &Store) -> u64 {
+        named(store).map_or(0, |name| name.lsn)
     }
 
     fn place_count(store: &Store) -> usize {
@@ -419,6 +426,45 @@ mod tests {
         put(&other, end..end + 2_000);
         check(&path, end + 2_000);
         drop((store, other));
+    }
+
+    #[test]
+    fn a_checkpoint_on_its_way_stays_when_others_open_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, store, other) = two(dir.path());
+        let before = named_lsn(&store);
+        begin(&store);
+        for _ in 0..3 {
+            store.sync_ending().unwrap();
+            // The other handles live: nobody was closed in order, and this is a warm restart.
+            let third = open(&path);
+            put(&third, 4_000..4_100);
+            assert_eq!(place_count(&third), 2, "it is freed");
+            go_on(&store);
+        }
+        assert_eq!(place_count(&store), 1);
+        assert!(named_lsn(&store) > before);
+        put(&other, 4_100..4_200);
+        check(&path, 4_200);
+    }
+
+    #[test]
+    fn processes_that_change_one_pair_each_get_a_checkpoint_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, ..) = two(dir.path());
+        let options = options().sharing(Sharing::PerCall).checkpoint_bytes_min(64 << 10);
+        let made = (0..60_u8).any(|i| {
+            let db = options.open(&path).unwrap();
+            let before = db.stats().unwrap().checkpoint;
+            db.put([i % 4], vec![i; 6_000]).unwrap();
+            db.close().unwrap();
+            // As if it had been closed long ago.
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 8], READER_TABLE_OFFSET + 40).unwrap();
+            let now = options.open(&path).unwrap().stats().unwrap().checkpoint;
+            now != before
+        });
+        assert!(made, "after 360 kB of log none, of one in 64 KiB");
     }
 
     #[test]
