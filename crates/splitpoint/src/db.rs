@@ -935,6 +935,16 @@ impl Db {
                 return;
             }
         }
+        if writer.checkpoints.is_unsynced() {
+            writer.checkpoints.set_asked(true);
+            let lsn = writer.log.position().lsn;
+            drop(writer);
+            if !may_have_thread || !self.handle.syncer.schedule(&self.store, Duration::ZERO) {
+                // The store keeps the error, as below.
+                let _ = self.store.wait_durable(lsn, false);
+            }
+            return;
+        }
         // Only once: the thread may be in a sync, and waking it costs a system call.
         if may_have_thread && self.handle.syncer.make_checkpoint(&self.store) {
             writer.checkpoints.set_asked(true);

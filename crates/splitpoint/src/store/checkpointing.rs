@@ -78,6 +78,9 @@ pub(crate) struct Checkpointing {
 enum Progress {
     /// None is being made.
     Idle,
+    /// One is due that is made within a turn, when the log before it has been synced; whether that has been
+    /// asked for.
+    Unsynced { is_asked: bool },
     /// The buckets are walked.
     Walking { image: Box<CheckpointWriter>, by: Walking },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
@@ -123,7 +126,7 @@ impl Checkpointing {
         let by_thread = Walking::Thread { is_asked: false };
         match &self.progress {
             Progress::Walking { by, .. } => *by == by_thread,
-            Progress::Written { is_asked, .. } => !is_asked,
+            Progress::Written { is_asked, .. } | Progress::Unsynced { is_asked } => !is_asked,
             Progress::Ending(ending) => ending.needs_sync(),
             Progress::Idle | Progress::Syncing => self.is_excess,
         }
@@ -133,6 +136,21 @@ impl Checkpointing {
     #[inline]
     pub(crate) fn is_syncing(&self) -> bool {
         matches!(self.progress, Progress::Syncing)
+    }
+
+    /// Returns whether one waits for a sync of the log.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        matches!(self.progress, Progress::Unsynced { .. })
+    }
+
+    /// Returns whether somebody has been asked to make something of a checkpoint durable, which may take long.
+    #[inline]
+    pub(super) fn is_flushing(&self) -> bool {
+        match &self.progress {
+            Progress::Syncing => true,
+            Progress::Ending(ending) => ending.is_flushing(),
+            _ => false,
+        }
     }
 
     /// Returns whether one of a handle that takes turns is on its way to the disk.
@@ -150,6 +168,7 @@ impl Checkpointing {
         match &mut self.progress {
             Progress::Walking { by: Walking::Thread { is_asked }, .. }
             | Progress::Written { is_asked, .. }
+            | Progress::Unsynced { is_asked }
             | Progress::Ending(Ending { is_asked, .. }) => *is_asked = has_been,
             _ => {}
         }
@@ -172,7 +191,7 @@ impl Checkpointing {
 
     /// Returns whether nobody makes a checkpoint.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.progress, Progress::Idle)
+        matches!(self.progress, Progress::Idle | Progress::Unsynced { .. })
     }
 }
 
@@ -193,14 +212,15 @@ impl Writer {
         self.checkpoints.interval(region, is_compacted.then_some(self.state.live_bytes))
     }
 
-    /// Returns whether so much waits for a checkpoint that one is due, and nobody makes one.
+    /// Returns whether so much waits for a checkpoint that one is due, and nobody makes one for it.
     pub(super) fn wants_checkpoint(&self) -> bool {
         let Self { compacting: Some(compacting), checkpoints, superblock, state, .. } = self else {
             return false;
         };
         let image_bytes = superblock.checkpoint.map_or(0, |name| name.bytes);
         let bytes_min = WAITING_BYTES_MIN.min(checkpoints.bytes_min);
-        checkpoints.is_idle()
+        // One by turns that is on its way would free none of what was emptied since.
+        (checkpoints.is_idle() || checkpoints.is_ending())
             && superblock.is_compacted
             && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
     }
@@ -271,7 +291,9 @@ impl Store {
         assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
-            Progress::Idle if self.takes_turns() => self.checkpoint_by_turns(writer),
+            Progress::Idle | Progress::Unsynced { .. } if self.takes_turns() => {
+                self.checkpoint_due_by_turns(writer, lsn)
+            }
             Progress::Ending(_) => self.go_on_ending(writer),
             Progress::Idle => self.begin_checkpoint(writer, lsn, self.walker_count()),
             Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
@@ -287,7 +309,10 @@ impl Store {
                     }
                 })
             }
-            Progress::Walking { .. } | Progress::Written { .. } | Progress::Syncing => {
+            Progress::Walking { .. }
+            | Progress::Written { .. }
+            | Progress::Syncing
+            | Progress::Unsynced { .. } => {
                 checkpoints.due_lsn = u64::MAX;
                 Ok(())
             }
@@ -299,8 +324,8 @@ impl Store {
         }
     }
 
-    /// Makes a checkpoint due if enough waits for it. Handles that take turns make one within a turn, for
-    /// which the others wait.
+    /// Makes a checkpoint due if enough waits for it. Handles that take turns make theirs by the bytes of the
+    /// log alone: the others wait while an image is made.
     pub(super) fn checkpoint_for_waiting(&self, writer: &mut Writer) {
         if !self.takes_turns() && writer.wants_checkpoint() {
             writer.hurry_checkpoint();
@@ -540,7 +565,7 @@ impl Store {
                     continue;
                 }
                 Progress::Walking { .. } => self.walk_to_end(&mut writer)?,
-                Progress::Written { .. } | Progress::Ending(_) => {}
+                Progress::Written { .. } | Progress::Ending(_) | Progress::Unsynced { .. } => {}
             }
             drop(writer);
             self.finish_checkpoint()?;

@@ -377,6 +377,23 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_waits_for_its_turn_in_silence_and_not_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let other = open(&path, LONG);
+        let options = Options::new().sharing(Sharing::Shared).lock_timeout(LONG);
+        let options = options.on_wait(|_| panic!("nobody has called the store"));
+        let store = Store::new(open_file(&path, &options).unwrap(), &options);
+        put(&other, b"key").unwrap();
+        let held = other.lock_for_change().unwrap();
+        let turn = store.lock_out_others_in_silence().map(drop);
+        assert_eq!(turn.unwrap_err().kind(), ErrorKind::Locked);
+        drop(held);
+        store.lock_out_others_in_silence().map(drop).unwrap();
+        close(&other);
+    }
+
+    #[test]
     fn a_busy_handle_hands_over_after_its_turns_in_a_row() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");

@@ -17,9 +17,10 @@
 //! # Whose it is
 //!
 //! A place in the live header that the newest superblock does not name is of a checkpoint that is *pending*,
-//! whoever began it. It is left alone for [`PENDING_INTERVALS`]. Who finds it then, because its handle has
-//! gone or the device is slow, frees its place and makes another one within a turn, flushes and all: so
-//! there is one in the end, however short the lives of handles are.
+//! whoever began it. It is left alone for [`PENDING_INTERVALS`], also by who opens the store. Who finds it then,
+//! because its handle has gone or the device is slow, frees its place and makes another one within a turn,
+//! flushes and all, the log synced before: so there is one in the end, however short the lives of handles are.
+//! A turn that was killed ends all that: the next one frees what is pending.
 //!
 //! # Invariants
 //!
@@ -27,7 +28,7 @@
 //! - Who goes on in a turn looks whether the image is still there: see [`Store::is_pending`].
 //! - The place of the checkpoint before stays until nothing that may be on the disk names it.
 
-use super::{Checkpointing, Progress};
+use super::{Checkpointing, Progress, WALK_SHARE};
 use crate::checkpoint::{is_place_of, release_all_but};
 use crate::error::Result;
 use crate::format::{CheckpointName, GRANULE_BYTES, SUPERBLOCK_BYTES, SegmentKind, Superblock};
@@ -37,6 +38,9 @@ use crate::region::Region;
 use crate::space::Extent;
 use crate::store::{Store, Writer};
 use crate::testing::mutant::{self, Mutant};
+
+/// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
+const TURN_SYNC_BYTES_MAX: u64 = 1 << 20;
 
 /// For how many intervals a checkpoint that is pending counts as made, from its commit on.
 const PENDING_INTERVALS: u64 = 2;
@@ -60,9 +64,20 @@ impl Ending {
         Self { name, named_count: 0, unsynced, is_asked: false }
     }
 
+    /// Returns the superblock that names it. Whether the store is compacted stays as it was when the image was
+    /// made.
+    fn superblock(&self, writer: &Writer) -> Superblock {
+        Superblock { checkpoint: Some(self.name), ..writer.superblock.clone() }
+    }
+
     /// Returns whether there is something to do for which nobody has been asked, without a turn.
     pub(super) fn needs_sync(&self) -> bool {
         self.unsynced.is_some() && !self.is_asked
+    }
+
+    /// Returns whether somebody does so, or is about to.
+    pub(super) fn is_flushing(&self) -> bool {
+        self.unsynced.is_some() && self.is_asked
     }
 
     /// Goes on after `superblock` was written.
@@ -152,11 +167,31 @@ impl Store {
         self.region.storage().may_sync_in_background() && sharing != Some(Sharing::PerCall)
     }
 
-    /// Begins a checkpoint that ends in a later turn, if nobody else has begun one.
-    pub(super) fn checkpoint_by_turns(&self, writer: &mut Writer) -> Result<()> {
+    /// Does what is due: begins a checkpoint, or has the log synced before one that is made within a turn. The
+    /// others wait meanwhile; so most of the log is synced before, without a turn, if that does not take long.
+    pub(super) fn checkpoint_due_by_turns(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
+        let unsynced_bytes = lsn.saturating_sub(self.region.live().durable_lsn());
+        let grace = writer.checkpoint_interval(&self.region) / WALK_SHARE;
+        let is_soon = lsn < writer.checkpoints.due_lsn.saturating_add(grace);
+        if is_soon && unsynced_bytes > TURN_SYNC_BYTES_MAX && self.is_made_in_turn(writer) {
+            if !writer.checkpoints.is_unsynced() {
+                writer.checkpoints.progress = Progress::Unsynced { is_asked: false };
+            }
+            return Ok(());
+        }
+        self.checkpoint_by_turns(writer)
+    }
+
+    /// Returns whether the next checkpoint is made within one turn.
+    fn is_made_in_turn(&self, writer: &Writer) -> bool {
         // The first one after which segments are emptied: nobody shall do so before it is durable.
         let is_first = !writer.superblock.is_compacted && writer.wants_to_compact();
-        if is_first || writer.pending(&self.region).is_some() {
+        is_first || writer.pending(&self.region).is_some()
+    }
+
+    /// Begins a checkpoint that ends in a later turn, if nobody else has begun one.
+    fn checkpoint_by_turns(&self, writer: &mut Writer) -> Result<()> {
+        if self.is_made_in_turn(writer) {
             return self.checkpoint_in_this_turn(writer);
         }
         if let Some(name) = self.image_in_turn(writer)? {
@@ -167,6 +202,7 @@ impl Store {
 
     /// Makes the image of a checkpoint within a turn.
     fn image_in_turn(&self, writer: &mut Writer) -> Result<Option<CheckpointName>> {
+        writer.checkpoints.progress = Progress::Idle;
         let lsn = writer.log.position().lsn;
         if self.region.live().committed().0 < lsn {
             // The log has gone on into a segment for a change that was not made.
@@ -186,8 +222,30 @@ impl Store {
     pub(in crate::store) fn checkpoint_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
         self.free_pending(writer)?;
         let Some(name) = self.image_in_turn(writer)? else { return Ok(()) };
+        let superblock = super::superblock_naming(writer, name);
+        self.name_in_this_turn(writer, name, superblock)
+    }
+
+    /// Ends a checkpoint that is on its way, if this handle has one, within a turn, until it is durable.
+    pub(in crate::store) fn end_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
+        let Progress::Ending(ending) = writer.checkpoints.progress else { return Ok(()) };
+        if !self.is_pending(&ending) {
+            writer.leave_pending(&self.region);
+            return Ok(());
+        }
+        let superblock = ending.superblock(writer);
+        self.name_in_this_turn(writer, ending.name, superblock)
+    }
+
+    /// Makes an image durable, and what names it, within a turn.
+    fn name_in_this_turn(
+        &self,
+        writer: &mut Writer,
+        name: CheckpointName,
+        superblock: Superblock,
+    ) -> Result<()> {
         writer.checkpoints.progress = Progress::Syncing;
-        let made = self.make_durable_in_turn(writer, name);
+        let made = self.make_durable_in_turn(name, superblock);
         // Which of the two checkpoints a superblock names is not known after an error: both stay.
         let superblock = made.inspect_err(|error| self.group.fail(error))?;
         self.note_durable_checkpoint(writer, name, superblock)?;
@@ -198,26 +256,27 @@ impl Store {
 
     fn make_durable_in_turn(
         &self,
-        writer: &mut Writer,
         name: CheckpointName,
+        superblock: Superblock,
     ) -> Result<Superblock> {
         let durable_lsn = self.sync_by_turns()?;
         assert!(name.lsn <= durable_lsn, "a checkpoint needs the log before it");
         self.group.note_durable(durable_lsn);
         self.region.sync_range(name.offset, name.bytes)?;
-        self.write_naming(super::superblock_naming(writer, name))
+        self.write_naming(superblock)
     }
 
     /// Frees the place of a checkpoint that is pending, of whatever handle; or of the one before, if a
     /// superblock names the new one already.
-    fn free_pending(&self, writer: &mut Writer) -> Result<()> {
+    pub(in crate::store) fn free_pending(&self, writer: &mut Writer) -> Result<()> {
         writer.checkpoints.progress = Progress::Idle;
-        if writer.pending(&self.region).is_none() {
-            return Ok(());
+        let Some(pending_lsn) = writer.pending_lsn(&self.region) else { return Ok(()) };
+        // What is younger than the checkpoint of the newest superblock, none has named.
+        if writer.superblock.checkpoint.is_none_or(|name| pending_lsn <= name.lsn) {
+            // Nobody knows whether the newest superblock is durable: the older one may name what is freed.
+            let written = self.write_naming(writer.superblock.clone());
+            writer.superblock = written.inspect_err(|error| self.group.fail(error))?;
         }
-        // Nobody knows whether the newest superblock is durable: the older one may name what is freed.
-        let written = self.write_naming(writer.superblock.clone());
-        writer.superblock = written.inspect_err(|error| self.group.fail(error))?;
         release_all_but(&mut writer.extents, writer.superblock.checkpoint);
         Ok(())
     }
@@ -235,13 +294,16 @@ impl Store {
             ending.is_asked = true;
             (*ending, range)
         };
-        if ending.named_count == 0 {
-            self.wait_durable(ending.name.lsn, false)?;
-            assert!(ending.name.lsn <= self.group.durable_lsn(), "it needs the log before it");
+        if !mutant::is_made(Mutant::NamesUnsynced) {
+            if ending.named_count == 0 {
+                self.wait_durable(ending.name.lsn, false)?;
+                assert!(ending.name.lsn <= self.group.durable_lsn(), "it needs the log before it");
+            }
+            // Which of the two checkpoints a superblock names is not known after an error: both stay. One of
+            // another process that fails meanwhile has each turn after it refused.
+            let synced = self.region.sync_range(range.offset, range.bytes);
+            synced.inspect_err(|error| self.group.fail(error))?;
         }
-        // Which of the two checkpoints a superblock names is not known after an error: both stay.
-        let synced = self.region.sync_range(range.offset, range.bytes);
-        synced.inspect_err(|error| self.group.fail(error))?;
         let mut writer = self.lock()?;
         // Another thread may have freed it, or gone on with it.
         if let Progress::Ending(now) = &mut writer.checkpoints.progress
@@ -256,19 +318,19 @@ impl Store {
 
     /// Goes on with a checkpoint by turns, in a turn, if what it waits for is durable.
     pub(super) fn go_on_ending(&self, writer: &mut Writer) -> Result<()> {
-        writer.checkpoints.due_lsn = u64::MAX;
+        // When the next one is due stays as it is, if somebody else has ended this one.
         let Progress::Ending(ending) = writer.checkpoints.progress else { return Ok(()) };
-        if ending.unsynced.is_some() && !mutant::is_made(Mutant::NamesUnsynced) {
+        writer.checkpoints.due_lsn = u64::MAX;
+        if ending.unsynced.is_some() {
             return Ok(());
         }
-        if !self.is_pending(writer, &ending) {
+        if !self.is_pending(&ending) {
             writer.leave_pending(&self.region);
             return Ok(());
         }
         let is_both = writer.superblock.is_compacted && !mutant::is_made(Mutant::OneSuperblock);
         if ending.named_count < if is_both { 2 } else { 1 } {
-            let superblock = &writer.superblock;
-            let naming = Superblock { checkpoint: Some(ending.name), ..superblock.clone() };
+            let naming = ending.superblock(writer);
             let _writing = self.superblock_writes();
             let written = self.region.place_superblock(&naming, false);
             writer.superblock = written.inspect_err(|error| self.group.fail(error))?;
@@ -284,31 +346,40 @@ impl Store {
 
     /// Returns whether a checkpoint that this handle has begun is still what it was, in a turn: another
     /// handle may have freed its place, and used that again.
-    fn is_pending(&self, writer: &Writer, ending: &Ending) -> bool {
-        let Ending { name, named_count, .. } = *ending;
+    fn is_pending(&self, ending: &Ending) -> bool {
+        let name = ending.name;
         let mut places = self.region.live().checkpoint_extents().into_iter().flatten();
         let has_place = places.any(|place| is_place_of(place, name));
         let is_same = match self.region.view.segment(name.offset) {
             Ok(found) => found.kind == SegmentKind::Checkpoint && found.salt == name.salt,
             Err(_) => false,
         };
-        let is_named = named_count == 0 || writer.superblock.checkpoint == Some(name);
-        has_place && is_same && is_named || mutant::is_made(Mutant::NamesWhatWasFreed)
+        has_place && is_same || mutant::is_made(Mutant::NamesWhatWasFreed)
+    }
+
+    /// Goes on in a turn that the program has not asked for.
+    fn go_on_in_silence(&self) -> Result<()> {
+        let mut writer = self.lock_out_others_in_silence()?;
+        if writer.needs_room {
+            // As before each change: a store without a block ends the process.
+            self.region.require_room()?;
+        }
+        self.go_on_ending(&mut writer)
     }
 
     /// Ends a checkpoint by turns, for the thread.
     ///
     /// # Errors
     ///
-    /// Those of the syncs, which poison the handle; `Locked` if others do not let it have its turn, after
-    /// which the next change goes on.
+    /// Those of the syncs, which poison the handle; `Locked` if others do not let it have its turn, and that of
+    /// a full disk, after which the next change goes on.
     pub(super) fn finish_by_turns(&self) -> Result<()> {
         loop {
             self.sync_ending()?;
             if !self.lock()?.checkpoints.is_ending() {
                 return Ok(());
             }
-            self.go_on_ending(&mut *self.lock_out_others_in_silence()?)?;
+            self.go_on_in_silence()?;
         }
     }
 }
@@ -319,12 +390,15 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
+    use crate::SimDisk;
     use crate::format::READER_TABLE_OFFSET;
     use crate::options::{Durability, Options};
     use crate::recovery::open_file;
     use crate::region::read_superblock;
+    use crate::store::Step;
     use crate::table::PutMode;
 
     fn options() -> Options {
@@ -333,8 +407,12 @@ mod tests {
 
     /// Opens a store, without threads: what comes between turns is the test's.
     fn open(path: &Path) -> Arc<Store> {
-        let opened = open_file(path, &options()).expect("nobody keeps it out");
-        Arc::new(Store::new(opened, &options()))
+        open_with(path, &options())
+    }
+
+    fn open_with(path: &Path, options: &Options) -> Arc<Store> {
+        let opened = open_file(path, options).expect("nobody keeps it out");
+        Arc::new(Store::new(opened, options))
     }
 
     fn turn(store: &Store, what: impl FnOnce(&mut Writer)) {
@@ -369,6 +447,10 @@ mod tests {
         named(store).map_or(0, |name| name.lsn)
     }
 
+    fn waiting_bytes(store: &Store) -> u64 {
+        store.lock().expect("nobody panics").waiting_bytes()
+    }
+
     fn place_count(store: &Store) -> usize {
         store.region.live().checkpoint_extents().into_iter().flatten().count()
     }
@@ -398,18 +480,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_checkpoint_ends_between_the_turns_of_others() {
-        let dir = tempfile::tempdir().unwrap();
+    /// Has a checkpoint end, with turns of another handle between all steps.
+    fn end_between_the_turns_of_others() {
+        let dir = tempfile::tempdir().expect("it has room");
         let (path, store, other) = two(dir.path());
-        let waited = |store: &Store| store.lock().unwrap().waiting_bytes();
-        let (before, emptied) = (named(&store), waited(&store));
+        let (before, emptied) = (named(&store), waiting_bytes(&store));
         assert!(emptied > 0);
         begin(&store);
         let mut end = 4_000;
         for step in 0..2 {
             assert_eq!(named(&store) != before, step > 0);
-            store.sync_ending().unwrap();
+            store.sync_ending().expect("nothing fails");
             put(&other, end..end + 100);
             go_on(&store);
             end += 100;
@@ -418,14 +499,44 @@ mod tests {
             check(&path, end);
             assert_eq!(place_count(&store), 2, "the one before stays");
         }
-        store.finish_by_turns().unwrap();
+        store.finish_by_turns().expect("nothing fails");
         assert_eq!(place_count(&store), 1);
-        assert!(named(&other).unwrap().lsn > before.unwrap().lsn);
+        assert!(named_lsn(&other) > before.map_or(0, |name| name.lsn));
         // Not only what this handle has emptied in its last turn.
-        assert!(waited(&store) < emptied, "{emptied} bytes wait");
+        assert!(waiting_bytes(&store) < emptied, "{emptied} bytes wait");
         put(&other, end..end + 2_000);
         check(&path, end + 2_000);
         drop((store, other));
+    }
+
+    #[test]
+    fn a_checkpoint_ends_between_the_turns_of_others() {
+        end_between_the_turns_of_others();
+    }
+
+    #[test]
+    fn a_checkpoint_by_turns_that_one_superblock_names_is_found() {
+        let broken = || mutant::with(Mutant::OneSuperblock, end_between_the_turns_of_others);
+        assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
+    }
+
+    #[test]
+    fn who_goes_on_with_a_checkpoint_that_has_ended_leaves_the_next_one_due() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, store, other) = two(dir.path());
+        begin(&store);
+        for _ in 0..2 {
+            store.sync_ending().unwrap();
+            go_on(&store);
+        }
+        store.sync_ending().unwrap();
+        // A change ends it before the thread has its turn.
+        go_on(&store);
+        assert_eq!(place_count(&store), 1);
+        go_on(&store);
+        let due_lsn = store.lock().unwrap().checkpoints.due_lsn;
+        assert!(due_lsn < named_lsn(&store) + (1 << 30), "never");
+        drop(other);
     }
 
     #[test]
@@ -465,6 +576,123 @@ mod tests {
             now != before
         });
         assert!(made, "after 360 kB of log none, of one in 64 KiB");
+    }
+
+    #[test]
+    fn a_writer_syncs_itself_while_the_thread_flushes_an_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let age_max = Some(Duration::from_nanos(1));
+        let store = open_with(&dir.path().join("a"), &options().async_age_max(age_max));
+        put(&store, 0..100);
+        begin(&store);
+        turn(&store, |writer| {
+            writer.pace.note_change();
+            assert_eq!(store.step(writer), Step::GoOn, "the thread has time");
+            writer.checkpoints.set_asked(true);
+            assert!(matches!(store.step(writer), Step::Wait(_)));
+        });
+    }
+
+    #[test]
+    fn maintenance_begins_to_compact_beside_a_checkpoint_on_its_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir.path().join("a"));
+        put(&store, 0..100);
+        begin(&store);
+        put(&store, 100..2_000);
+        let before = store.lock().unwrap().state.dead_bytes;
+        assert!(!store.lock().unwrap().superblock.is_compacted, "nothing begins beside it");
+        assert!(store.maintain(u64::MAX).unwrap().is_done);
+        let writer = store.lock().unwrap();
+        assert!(writer.superblock.is_compacted);
+        assert!(writer.state.dead_bytes < before / 2, "nothing is compacted");
+    }
+
+    #[test]
+    fn maintenance_wants_a_checkpoint_for_what_was_emptied_beside_one_on_its_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, store, other) = two(dir.path());
+        begin(&store);
+        assert!(!store.lock().unwrap().wants_checkpoint(), "the image has what is emptied");
+        put(&store, 4_000..8_000);
+        let writer = store.lock().unwrap();
+        assert!(writer.checkpoints.is_ending());
+        assert!(writer.wants_checkpoint(), "{} bytes wait", writer.waiting_bytes());
+        drop(other);
+    }
+
+    #[test]
+    fn a_thread_does_not_go_on_where_the_file_system_is_full() {
+        let disk = SimDisk::new();
+        disk.copy_on_write();
+        let db = disk.open(&options().durability(Durability::Buffered)).unwrap();
+        db.put("key", "value").unwrap();
+        let store = db.store();
+        begin(store);
+        store.sync_ending().unwrap();
+        disk.limit_to(0);
+        let error = store.finish_by_turns().unwrap_err();
+        assert!(crate::storage::failure::is_want_of_room(&error), "{error}");
+        assert!(named(store).is_none());
+        disk.limit_to(1 << 40);
+        store.finish_by_turns().unwrap();
+        assert!(named(store).is_some());
+    }
+
+    #[test]
+    fn the_log_is_synced_before_a_checkpoint_that_is_made_within_a_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, store, other) = two(dir.path());
+        begin(&store);
+        let before = named(&store);
+        let due = |writer: &mut Writer| {
+            let lsn = writer.log.position().lsn;
+            writer.checkpoints.due_lsn = lsn;
+            other.advance_checkpoint(writer, lsn);
+        };
+        put(&other, 4_000..4_001);
+        turn(&other, due);
+        assert!(other.lock().unwrap().checkpoints.needs_thread());
+        assert_eq!(named(&other), before, "4 MB are synced in a turn");
+        other.sync().unwrap();
+        turn(&other, due);
+        assert_ne!(named(&other), before);
+        assert_eq!(place_count(&other), 1);
+        check(&path, 4_001);
+    }
+
+    #[test]
+    fn what_no_superblock_names_is_freed_without_a_flush() {
+        for (steps, superblock_count) in [(0, 2), (1, 2), (2, 4), (3, 4)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (_, store, other) = two(dir.path());
+            begin(&store);
+            for step in 1..=steps {
+                if step % 2 == 1 { store.sync_ending().unwrap() } else { go_on(&store) }
+            }
+            let generation = || read_superblock(store.region.storage()).unwrap().generation;
+            let before = generation();
+            turn(&other, |writer| other.checkpoint_in_this_turn(writer).unwrap());
+            assert_eq!(generation() - before, superblock_count, "after {steps} steps");
+        }
+    }
+
+    #[test]
+    fn a_change_without_room_ends_a_checkpoint_on_its_way() {
+        for steps in 0..4 {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, store, other) = two(dir.path());
+            let (before, emptied) = (named_lsn(&store), waiting_bytes(&store));
+            begin(&store);
+            for step in 1..=steps {
+                if step % 2 == 1 { store.sync_ending().unwrap() } else { go_on(&store) }
+            }
+            turn(&store, |writer| assert!(store.make_room(writer), "{emptied} bytes wait"));
+            assert_eq!(place_count(&store), 1);
+            assert!(named_lsn(&store) > before && waiting_bytes(&store) < emptied);
+            put(&other, 4_000..4_100);
+            check(&path, 4_100);
+        }
     }
 
     #[test]
@@ -529,12 +757,18 @@ mod tests {
             let options = options().sharing(sharing).checkpoint_bytes_min(64 << 10);
             let options = options.durability(Durability::Buffered);
             let db = options.open(dir.path().join("a")).unwrap();
-            let made = |i: u32| {
+            let mut made = Vec::new();
+            let all_made = |i: u32| {
                 db.put((i % 100).to_le_bytes(), [7; 1_000]).unwrap();
                 std::thread::yield_now();
-                db.stats().unwrap().checkpoint.is_some()
+                let checkpoint = db.stats().unwrap().checkpoint.map(|one| one.log_bytes);
+                if checkpoint.is_some() && made.last() != Some(&checkpoint) {
+                    made.push(checkpoint);
+                }
+                // The last one has ended: the place of the one before is free.
+                made.len() >= 3 && place_count(db.store()) == 1
             };
-            assert!((0..1_000_000).any(made), "{sharing:?}");
+            assert!((0..1_000_000).any(all_made), "{sharing:?}");
         }
     }
 }
