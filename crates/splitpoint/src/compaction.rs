@@ -410,16 +410,20 @@ impl Compaction {
     pub(crate) fn redate(&mut self, before: &Self) {
         let known = before.waiting.iter().filter(|one| one.sequence != 0);
         let mut deaths: Vec<_> = known
-            .map(|one| (one.segment.start, one.segment.end, one.sequence, one.death.lsn))
+            .map(|one| (one.segment.start, one.segment.end, one.sequence, one.death))
             .collect();
-        deaths.sort_unstable();
+        deaths.sort_unstable_by_key(|one| (one.0, one.1, one.2));
         let mut waiting = Vec::from(std::mem::take(&mut self.waiting));
         for Emptied { segment, death, sequence, .. } in &mut waiting {
             let key = (segment.start, segment.end, *sequence);
             let earlier = deaths.binary_search_by_key(&key, |one| (one.0, one.1, one.2));
-            death.lsn = earlier.map_or(death.lsn, |found| deaths[found].3.min(death.lsn));
+            if let Ok(found) = earlier {
+                let Death { lsn, checkpoint, .. } = deaths[found].3;
+                death.lsn = death.lsn.min(lsn);
+                death.checkpoint = death.checkpoint.min(checkpoint);
+            }
         }
-        waiting.sort_by_key(|emptied| emptied.death.lsn);
+        waiting.sort_by_key(|emptied| (emptied.death.lsn, emptied.death.checkpoint));
         self.waiting = waiting.into();
     }
 
@@ -776,7 +780,7 @@ mod tests {
 
     #[test]
     fn what_waits_since_an_earlier_turn_keeps_the_date_of_its_death() {
-        let death = |lsn| Death { lsn, checkpoint: 0, ticket: 0, stamp: 0 };
+        let death = |lsn| Death { lsn, checkpoint: lsn / 10, ticket: 0, stamp: 0 };
         let mut before = Compaction::new(0.8, 1);
         let mut after = Compaction::new(0.8, 1);
         before.retire(0..UNIT, false, death(10), 4);
@@ -787,9 +791,11 @@ mod tests {
             after.retire(at * UNIT..(at + 1) * UNIT, at == 2, death(90), sequence);
         }
         after.redate(&before);
-        let dated: Vec<_> =
-            after.waiting.iter().map(|one| (one.segment.start / UNIT, one.death.lsn)).collect();
-        assert_eq!(dated, [(1, 20), (2, 30), (3, 90), (0, 90)]);
+        let dated = after.waiting.iter().map(|one| {
+            let Death { lsn, checkpoint, .. } = one.death;
+            (one.segment.start / UNIT, lsn, checkpoint)
+        });
+        assert_eq!(dated.collect::<Vec<_>>(), [(1, 20, 2), (2, 30, 3), (3, 90, 9), (0, 90, 9)]);
     }
 
     #[test]

@@ -904,7 +904,7 @@ impl Db {
 
     #[cold]
     fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
-        let may_have_thread = self.store.region.storage().may_sync_in_background();
+        let may_have_thread = self.store.may_checkpoint_in_background();
         if std::mem::take(&mut writer.checkpoints.is_excess) {
             // Where there is no thread, segments that come free beyond the bound give their pages back at once.
             self.handle.syncer.cool_excess(&self.store);
@@ -917,7 +917,7 @@ impl Db {
             let lsn = writer.log.position().lsn;
             drop(writer);
             if !may_have_thread || !self.handle.syncer.schedule(&self.store, Duration::ZERO) {
-                // As below.
+                // The store keeps the error, as below.
                 let _ = self.store.wait_durable(lsn, false);
             }
             return;
@@ -929,6 +929,10 @@ impl Db {
             drop(writer);
             // The store keeps the error for the next change and the next sync.
             let _ = self.store.finish_checkpoint();
+        } else if writer.checkpoints.is_ending() {
+            drop(writer);
+            // A step with each change. The store keeps the error, as above.
+            let _ = self.store.sync_ending();
         } else {
             self.store.walk_without_thread(&mut writer);
         }

@@ -33,8 +33,9 @@ use crate::atomic::Ordering;
 use crate::checkpoint::{is_place_of, release_all_but};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
-    LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader, SegmentKind, Superblock, u64_at,
+    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX,
+    LogStart, READER_TABLE_BYTES, READER_TABLE_OFFSET, SegmentHeader, SegmentKind, Superblock,
+    u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::index::Lines;
@@ -56,7 +57,7 @@ use crate::storage::mapped::Mapped;
 use crate::storage::open::{
     Locked, claim_to_read, open_and_lock, remove_new, share, sync_directory,
 };
-use crate::storage::reader_table::{LastWriter, note_other_writer};
+use crate::storage::reader_table::{LastWriter, may_be_table, note_other_writer};
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 
@@ -235,10 +236,10 @@ const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// superblocks of a new one.
 ///
 /// It may have left any words of the live header: those that distinguish it from other files are
-/// zero or what a creation stores there; and the header of the first segment of a log, in which
-/// nothing is. All else is still zero. Where nothing but zeros is left, the file is no larger than
-/// a creation makes it, or its blocks were never written: other files of zeros belong to somebody
-/// else.
+/// zero or what a creation stores there; what handles say in the reader table; and the header of the
+/// first segment of a log, in which nothing is. All else is still zero. Where nothing but zeros is
+/// left, the file is no larger than a creation makes it, or its blocks were never written: other files
+/// of zeros belong to somebody else.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let file_bytes = storage.file_bytes();
     if file_bytes == 0 {
@@ -267,9 +268,8 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
             || is_first_segment(&storage.read(start, end - start))
                 && is_zero(start + SegmentHeader::BYTES, end)
     };
-    let body = LIVE_OFFSET + LIVE_BYTES;
-    let granules = || (body..file_bytes).step_by(GRANULE_BYTES as usize);
-    if !is_header {
+    let granules = || (HEADER_BYTES..file_bytes).step_by(GRANULE_BYTES as usize);
+    if !is_header || !may_be_table(&storage.read(READER_TABLE_OFFSET, READER_TABLE_BYTES)) {
         return false;
     }
     if is_zero(0, file_bytes) {
@@ -523,11 +523,13 @@ impl Opening {
             // It is a store, and about to be changed.
             note_writer(region.storage())?;
         }
+        // Some other handle may be about to end its checkpoint.
+        let is_pending_kept = last_writer.turn.has_ended() && options.sharing.takes_turns();
         match tables {
             Tables::Clean => self.open_clean(region),
             // A read-only handle cannot finish the last change: it builds a private index.
             Tables::Left if !is_writer && !self.is_settled(region) => Ok(None),
-            Tables::Left => match self.warm_restart(region) {
+            Tables::Left => match self.warm_restart(region, is_pending_kept) {
                 Ok(found) => Ok(Some(found)),
                 // What the tables have may be nowhere else.
                 Err(error)
@@ -556,8 +558,13 @@ impl Opening {
         self.go_on_from_turn(region, None).ok()
     }
 
-    /// Goes on with the tables of a killed writer.
-    fn warm_restart(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
+    /// Goes on with the tables of a killed writer, or of one that nobody knows to have been closed. A checkpoint
+    /// that is on its way by turns stays if `is_pending_kept`: its image is whole.
+    fn warm_restart(
+        &mut self,
+        region: &Arc<Region>,
+        is_pending_kept: bool,
+    ) -> Result<(Extents, FoundState)> {
         assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
         region.windows.map_listed_pieces()?;
         let live = region.live();
@@ -579,7 +586,7 @@ impl Opening {
             let head = head.unwrap_or(state.head_segment);
             let is_compacted = self.superblock.is_compacted;
             settle_segments(&mut extents, &mut unpublished.scan, head, is_compacted)?;
-            self.settle_checkpoints(&mut extents)?;
+            self.settle_checkpoints(&mut extents, is_pending_kept)?;
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
             let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
             repair_last_split(&region.windows, shape.geometry, hash_of)?;
@@ -624,8 +631,8 @@ impl Opening {
     }
 
     /// Keeps the checkpoint that the superblock names, unless its segment was freed, and
-    /// frees that of one which was not finished.
-    fn settle_checkpoints(&mut self, extents: &mut Extents) -> Result<()> {
+    /// frees that of one which was not finished, unless that may go on.
+    fn settle_checkpoints(&mut self, extents: &mut Extents, is_pending_kept: bool) -> Result<()> {
         let region = extents.region().clone();
         let live = region.live();
         let is_kept = |name: CheckpointName| {
@@ -638,12 +645,17 @@ impl Opening {
                 let (what, offset) = ("checkpoint segment", LIVE_OFFSET + 448);
                 return Err(Error::Corrupt { what, offset, expected: 1, found: 0 });
             }
+            if is_pending_kept {
+                return Ok(());
+            }
             // The one before is about to be freed, and the killed process may not have synced the
             // superblock that names this one.
             region.write_superblock(&mut self.superblock, false)?;
         } else if is_freed {
             self.superblock.checkpoint = None;
             region.write_superblock(&mut self.superblock, false)?;
+        } else if is_pending_kept {
+            return Ok(());
         }
         release_all_but(extents, self.superblock.checkpoint);
         Ok(())
@@ -749,6 +761,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_a_power_loss_leaves_of_a_new_store_with_a_reader_table_is_an_empty_store() {
+        let options = Options::new().sharing(Sharing::Shared);
+        let disk = SimDisk::new();
+        let db = disk.open(&options).unwrap();
+        let mut file = disk.file();
+        drop(db);
+        file[..LIVE_OFFSET as usize].fill(0);
+        assert_ne!(u64_at(&file, READER_TABLE_OFFSET as usize + 24), 0, "who had the last turn");
+        let db = SimDisk::with_file(&file).open(&options).unwrap();
+        assert!(db.is_empty());
+        // A reserved word, which no handle stores.
+        file[READER_TABLE_OFFSET as usize + 64 + 56] = 1;
+        let error = SimDisk::with_file(&file).open(&options).unwrap_err();
+        assert!(matches!(error, Error::NotAStore { .. }), "{error}");
+    }
+
     /// A record behind the header is more than a creation leaves: without a superblock it is damage.
     #[test]
     fn a_log_with_a_record_is_never_taken_for_an_unfinished_creation() {
@@ -757,7 +786,7 @@ mod tests {
         db.put_with(b"key", b"value", Durability::Sync).unwrap();
         drop(db);
         let mut file = disk.lose_power(7).file();
-        file[..(LIVE_OFFSET + LIVE_BYTES) as usize].fill(0);
+        file[..READER_TABLE_OFFSET as usize].fill(0);
         let error = SimDisk::with_file(&file).open(&Options::new()).unwrap_err();
         assert!(matches!(error, Error::NotAStore { .. }), "{error}");
     }

@@ -772,7 +772,7 @@ impl Store {
     #[inline]
     pub(crate) fn step(&self, writer: &mut Writer) -> Step {
         let is_syncing = self.group.is_syncing();
-        let is_busy = is_syncing || writer.checkpoints.is_syncing();
+        let is_busy = is_syncing || writer.checkpoints.is_flushing();
         let written = writer.written();
         if writer.pace.is_calm(written, is_busy) {
             return Step::GoOn;

@@ -53,7 +53,7 @@ impl TakeOver for GoOn {
                 mark = Some(Mark::NotClean);
                 // A copy may have been made since this handle claimed them.
                 region.storage().forget_claims();
-                opening.warm_restart(region)?
+                opening.warm_restart(region, false)?
             }
         };
         region.live().set_pid();

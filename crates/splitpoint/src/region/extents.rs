@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use super::Region;
 use super::reserve::Reserve;
@@ -27,6 +28,7 @@ use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, Space};
 use crate::storage::reader_table::is_glanced_at;
 use crate::storage::{Backing, HUGE_BYTES, Storage, WordMap};
+use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
 /// Free extents from this size on are punched out of the file at a close.
@@ -209,7 +211,14 @@ impl Extents {
             self.mapped = Some((extent, map.clone()));
             SegmentTable::of_map(unit_bytes, map)
         } else {
+            meanwhile::at(Point::TableFound);
             let content = region.storage().read(offset, bytes);
+            // Before this look: a writer that moves the table says so before it gives the place back.
+            fence(Ordering::Acquire);
+            if live.segment_table() != Some(extent) && !mutant::is_made(Mutant::ReadsMovedTable) {
+                let (what, expected) = ("segment table, which has moved", offset);
+                return Err(Error::Corrupt { what, offset, expected, found: 0 });
+            }
             let words = content[SegmentHeader::BYTES as usize..].chunks_exact(8);
             SegmentTable::of_words(unit_bytes, words.map(|word| u64_at(word, 0)).collect())
         };

@@ -314,6 +314,17 @@ pub(crate) fn note_other_writer(storage: &dyn Storage) -> io::Result<()> {
     }
 }
 
+/// Returns whether handles may have stored these bytes of a table.
+pub(crate) fn may_be_table(bytes: &[u8]) -> bool {
+    let word = |number: usize| u64_at(bytes, 8 * number);
+    let is_half = |number: usize| u32::try_from(word(number)).is_ok();
+    let mut places = (1..COUNTS_PLACE).map(|place| place * PLACE_WORDS);
+    let is_place = |first: usize| is_half(first + PID) && word(first + PLACE_WORDS - 1) == 0;
+    word(USED) <= COUNTS_PLACE as u64
+        && [WANTED, HANDED].into_iter().all(is_half)
+        && places.all(is_place)
+}
+
 /// Notes who has a turn, or had the last one, where the table is not mapped.
 pub(crate) fn write_turn(storage: &dyn Storage, turn: TurnWord) -> io::Result<()> {
     storage.write_at(offset_of(TURN), &turn.0.to_le_bytes())

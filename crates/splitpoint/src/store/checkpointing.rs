@@ -10,7 +10,11 @@
 //! - From the moment an image is complete until its superblock is durable, or could not be written,
 //!   nothing else writes a superblock: a close waits for the thread.
 
+mod by_turns;
+
 use std::time::Duration;
+
+use by_turns::Ending;
 
 use super::{Store, Writer};
 use crate::checkpoint::{
@@ -35,8 +39,6 @@ const WALK_SHARE: u64 = 4;
 /// Share of the interval that the log grows after an open before there is a checkpoint, if one is
 /// due: an open of a large store for one change should not pay for it.
 const GRACE_SHARE: u64 = 64;
-/// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
-const TURN_SYNC_BYTES_MAX: u64 = 1 << 20;
 
 /// A checkpoint stays while the store is closed if it takes less than this share of the file.
 const KEPT_SHARE: u64 = 25;
@@ -76,7 +78,8 @@ pub(crate) struct Checkpointing {
 enum Progress {
     /// None is being made.
     Idle,
-    /// One is due in a turn, when the log before it has been synced; whether that has been asked for.
+    /// One is due that is made within a turn, when the log before it has been synced; whether that has been
+    /// asked for.
     Unsynced { is_asked: bool },
     /// The buckets are walked.
     Walking { image: Box<CheckpointWriter>, by: Walking },
@@ -84,6 +87,8 @@ enum Progress {
     Written { image: Box<CheckpointWriter>, is_asked: bool },
     /// Somebody makes it durable, or has failed to.
     Syncing,
+    /// One of a handle that takes turns is whole, and ends in a later turn.
+    Ending(Ending),
 }
 
 /// Who walks the buckets.
@@ -122,6 +127,7 @@ impl Checkpointing {
         match &self.progress {
             Progress::Walking { by, .. } => *by == by_thread,
             Progress::Written { is_asked, .. } | Progress::Unsynced { is_asked } => !is_asked,
+            Progress::Ending(ending) => ending.needs_sync(),
             Progress::Idle | Progress::Syncing => self.is_excess,
         }
     }
@@ -137,6 +143,21 @@ impl Checkpointing {
         matches!(self.progress, Progress::Unsynced { .. })
     }
 
+    /// Returns whether somebody has been asked to make something of a checkpoint durable, which may take long.
+    #[inline]
+    pub(super) fn is_flushing(&self) -> bool {
+        match &self.progress {
+            Progress::Syncing => true,
+            Progress::Ending(ending) => ending.is_flushing(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether one of a handle that takes turns is on its way to the disk.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.progress, Progress::Ending(_))
+    }
+
     /// Returns whether an image waits to be made durable.
     pub(crate) fn is_written(&self) -> bool {
         matches!(self.progress, Progress::Written { .. })
@@ -147,7 +168,8 @@ impl Checkpointing {
         match &mut self.progress {
             Progress::Walking { by: Walking::Thread { is_asked }, .. }
             | Progress::Written { is_asked, .. }
-            | Progress::Unsynced { is_asked } => *is_asked = has_been,
+            | Progress::Unsynced { is_asked }
+            | Progress::Ending(Ending { is_asked, .. }) => *is_asked = has_been,
             _ => {}
         }
     }
@@ -185,30 +207,20 @@ impl Writer {
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
     }
 
-    /// Notes when the next checkpoint is due, of a handle that takes turns: however many handles there are
-    /// and however short their lives. `before` has the one that the handle had to put off.
-    pub(super) fn schedule_checkpoint_by_turns(&mut self, region: &Region, before: &Checkpointing) {
-        self.checkpoints.bytes_min = before.bytes_min;
-        self.checkpoints.put_off_lsn = before.put_off_lsn;
-        self.checkpoints.put_off_free_bytes = before.put_off_free_bytes;
-        let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
-        let due_lsn = base_lsn + self.checkpoint_interval(region);
-        self.checkpoints.due_lsn = due_lsn.max(before.put_off_lsn);
-    }
-
     fn checkpoint_interval(&self, region: &Region) -> u64 {
         let is_compacted = self.compacting.is_some() && self.superblock.is_compacted;
         self.checkpoints.interval(region, is_compacted.then_some(self.state.live_bytes))
     }
 
-    /// Returns whether so much waits for a checkpoint that one is due, and nobody makes one.
+    /// Returns whether so much waits for a checkpoint that one is due, and nobody makes one for it.
     pub(super) fn wants_checkpoint(&self) -> bool {
         let Self { compacting: Some(compacting), checkpoints, superblock, state, .. } = self else {
             return false;
         };
         let image_bytes = superblock.checkpoint.map_or(0, |name| name.bytes);
         let bytes_min = WAITING_BYTES_MIN.min(checkpoints.bytes_min);
-        checkpoints.is_idle()
+        // One by turns that is on its way would free none of what was emptied since.
+        (checkpoints.is_idle() || checkpoints.is_ending())
             && superblock.is_compacted
             && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
     }
@@ -280,8 +292,9 @@ impl Store {
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
             Progress::Idle | Progress::Unsynced { .. } if self.takes_turns() => {
-                self.checkpoint_in_turn(writer, lsn)
+                self.checkpoint_due_by_turns(writer, lsn)
             }
+            Progress::Ending(_) => self.go_on_ending(writer),
             Progress::Idle => self.begin_checkpoint(writer, lsn, self.walker_count()),
             Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
                 let steps = ((lsn - checkpoints.due_lsn) / *step_bytes + 1)
@@ -311,8 +324,8 @@ impl Store {
         }
     }
 
-    /// Makes a checkpoint due if enough waits for it. Handles that take turns make one within a turn, for
-    /// which the others wait.
+    /// Makes a checkpoint due if enough waits for it. Handles that take turns make theirs by the bytes of the
+    /// log alone: the others wait while an image is made.
     pub(super) fn checkpoint_for_waiting(&self, writer: &mut Writer) {
         if !self.takes_turns() && writer.wants_checkpoint() {
             writer.hurry_checkpoint();
@@ -442,6 +455,9 @@ impl Store {
     ///
     /// Those of the syncs, which poison the handle.
     pub(crate) fn finish_checkpoint(&self) -> Result<()> {
+        if self.takes_turns() {
+            return self.finish_by_turns();
+        }
         let name = {
             let mut writer = self.lock()?;
             let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
@@ -462,58 +478,6 @@ impl Store {
         };
         let mut writer = self.lock()?;
         self.note_durable_checkpoint(&mut writer, name, superblock)
-    }
-
-    /// Makes a checkpoint within a turn, all of it: a handle that is closed after one change would never
-    /// end one that is made beside changes.
-    fn checkpoint_in_turn(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
-        let unsynced_bytes = lsn.saturating_sub(self.region.live().durable_lsn());
-        let grace = writer.checkpoint_interval(&self.region) / WALK_SHARE;
-        if unsynced_bytes > TURN_SYNC_BYTES_MAX && lsn < writer.checkpoints.due_lsn + grace {
-            // The others wait meanwhile; so most of the log is synced before, without a turn.
-            if !writer.checkpoints.is_unsynced() {
-                writer.checkpoints.progress = Progress::Unsynced { is_asked: false };
-            }
-            return Ok(());
-        }
-        self.checkpoint_in_this_turn(writer)
-    }
-
-    /// Makes a checkpoint now, within a turn.
-    pub(super) fn checkpoint_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
-        let lsn = writer.log.position().lsn;
-        if self.region.live().committed().0 < lsn {
-            // The log has gone on into a segment for a change that was not made.
-            self.commit(writer);
-        }
-        writer.checkpoints.progress = Progress::Idle;
-        self.begin_checkpoint(writer, lsn, 1)?;
-        self.walk_to_end(writer)?;
-        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
-        let Progress::Written { image, .. } = progress else {
-            writer.checkpoints.progress = progress;
-            return Ok(());
-        };
-        let name = image.name();
-        let made = self.make_durable_in_turn(writer, name);
-        // Which of the two checkpoints a superblock names is not known after an error: both stay.
-        let superblock = made.inspect_err(|error| self.group.fail(error))?;
-        self.note_durable_checkpoint(writer, name, superblock)?;
-        // Nobody else may come to it: the next turn begins anew.
-        self.reuse_emptied(writer);
-        Ok(())
-    }
-
-    fn make_durable_in_turn(
-        &self,
-        writer: &mut Writer,
-        name: CheckpointName,
-    ) -> Result<Superblock> {
-        let durable_lsn = self.sync_by_turns()?;
-        assert!(name.lsn <= durable_lsn, "a checkpoint needs the log before it");
-        self.group.note_durable(durable_lsn);
-        self.region.sync_range(name.offset, name.bytes)?;
-        self.write_naming(superblock_naming(writer, name))
     }
 
     fn note_durable_checkpoint(
@@ -601,7 +565,7 @@ impl Store {
                     continue;
                 }
                 Progress::Walking { .. } => self.walk_to_end(&mut writer)?,
-                Progress::Written { .. } | Progress::Unsynced { .. } => {}
+                Progress::Written { .. } | Progress::Ending(_) | Progress::Unsynced { .. } => {}
             }
             drop(writer);
             self.finish_checkpoint()?;

@@ -57,6 +57,8 @@ const KEPT_AFTER_IN_ALL: u32 = 64;
 const KEPT_AGAIN_AFTER: u32 = 2;
 /// How long it waits for the other to take it.
 const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
+/// How long a thread of the handle waits at most: the program's calls wait for it meanwhile.
+const SILENT_MAX: Duration = Duration::from_millis(100);
 /// How long a place is kept without a change.
 const IDLE: Duration = Duration::from_millis(10);
 /// How long a keeper waits for the next place, and how often, before it sleeps until there is one.
@@ -220,19 +222,23 @@ impl Store {
         others: &OtherReaders,
     ) -> Result<()> {
         let mut waiting = Waiting::new(&turns.options);
+        let is_silent = turn.is_silent;
+        let wait_max = turns.wait_max.min(if is_silent { SILENT_MAX } else { Duration::MAX });
         let mut gives_way = std::mem::take(&mut turn.gave_way);
         let mut pause = LOOK_AGAIN_MIN;
         loop {
             let seen = others.handed();
             others.want_turn();
-            let is_late = waiting.elapsed() >= turns.wait_max;
+            let is_late = waiting.elapsed() >= wait_max;
             if (!gives_way || is_late) && self.try_to_take(turns, neighbours)? {
                 return Ok(());
             }
             if is_late {
                 return Err(self.locked());
             }
-            self.tell_of_wait(turns, &mut waiting);
+            if !is_silent {
+                self.tell_of_wait(turns, &mut waiting);
+            }
             others.wait_for_hand_over(seen, pause);
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
             // Whoever was woken may be stopped, or was killed.
@@ -368,6 +374,23 @@ mod tests {
             change_beside_an_idle_handle(Duration::from_millis(20))
         });
         assert_eq!(changed.unwrap_err().kind(), ErrorKind::Locked);
+    }
+
+    #[test]
+    fn a_thread_waits_for_its_turn_in_silence_and_not_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let other = open(&path, LONG);
+        let options = Options::new().sharing(Sharing::Shared).lock_timeout(LONG);
+        let options = options.on_wait(|_| panic!("nobody has called the store"));
+        let store = Store::new(open_file(&path, &options).unwrap(), &options);
+        put(&other, b"key").unwrap();
+        let held = other.lock_for_change().unwrap();
+        let turn = store.lock_out_others_in_silence().map(drop);
+        assert_eq!(turn.unwrap_err().kind(), ErrorKind::Locked);
+        drop(held);
+        store.lock_out_others_in_silence().map(drop).unwrap();
+        close(&other);
     }
 
     #[test]

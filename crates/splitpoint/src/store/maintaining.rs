@@ -160,6 +160,8 @@ impl Store {
         }
         if !writer.may_compact(self) {
             if writer.state.dead_bytes > 0 || self.has_victim(writer) {
+                // The image of one on its way has none of what is noted now.
+                self.free_pending(writer)?;
                 self.start_compacting(writer);
                 self.checkpoint_in_this_turn(writer)?;
             }

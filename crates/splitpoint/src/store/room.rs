@@ -47,10 +47,12 @@ impl Store {
     }
 
     /// Frees at least one segment, if that can be done; returns whether.
-    fn make_room(&self, writer: &mut Writer) -> bool {
+    pub(super) fn make_room(&self, writer: &mut Writer) -> bool {
         let free_before = writer.extents.free_bytes();
         self.reuse_emptied(writer);
         if !self.region.storage().is_volatile() {
+            // One by turns would go on with the next change that finds room. An error of a sync poisons.
+            let _ = self.end_in_this_turn(writer);
             // What is emptied now waits for the checkpoint after this one.
             writer.hurry_checkpoint();
             return writer.extents.free_bytes() > free_before;

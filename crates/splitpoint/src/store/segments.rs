@@ -550,6 +550,44 @@ mod tests {
         assert_eq!(overlooked, b"old");
     }
 
+    /// Looks at the segments beside a writer that moves its segment table, and gives the place back, after the
+    /// reader has found where it is; returns whether any is found, or `None` after an error.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn look_at_a_table_that_moves() -> Option<bool> {
+        let dir = tempfile::tempdir().expect("it has room");
+        let path = dir.path().join("a");
+        let db = Options::new().live_share(0.9).open(&path).expect("nobody has it");
+        // Enough segments for a table in the file.
+        (0..8_000_u32).for_each(|i| db.put(i.to_le_bytes(), [7; 1000]).expect("it has room"));
+        let place = db.store().region.live().segment_table().expect("it is in the file");
+        let reader = Options::new().read_only().open(&path).expect("a writer lets it in");
+        let change = move |point| {
+            let store = db.store();
+            if point == Point::TableFound && store.region.live().segment_table() == Some(place) {
+                // More units than the table has room for.
+                db.put("big", vec![7; 48 << 20]).expect("it has room");
+                assert_ne!(store.region.live().segment_table(), Some(place));
+                let zeros = vec![0; (place.count * GRANULE_BYTES) as usize];
+                let offset = place.granule * GRANULE_BYTES;
+                store.region.storage().write_at(offset, &zeros).expect("it is in the file");
+            }
+        };
+        let mut looking = reader.store().lock_to_look().expect("nobody panics");
+        meanwhile::with(change, || {
+            reader.store().look_at_segments(&mut looking).ok()?;
+            let segments = looking.extents.segments().expect("they were found");
+            Some(segments.segments().next().is_some())
+        })
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_segment_table_that_moves_while_a_reader_looks_is_not_believed() {
+        assert_eq!(look_at_a_table_that_moves(), None);
+        let found = mutant::with(Mutant::ReadsMovedTable, look_at_a_table_that_moves);
+        assert_eq!(found, Some(false), "a store without a record");
+    }
+
     #[test]
     fn a_head_is_in_a_segment_with_records() {
         let mut table = table();

@@ -23,8 +23,8 @@
 //!
 //! - Only the handle that has the place stores to the file, except for the durable log sequence number,
 //!   which only grows, and the reader table.
-//! - Everything that the next writer needs is in the file when a turn ends. A checkpoint is made within
-//!   one turn, all of it.
+//! - Everything that the next writer needs is in the file when a turn ends. The image of a checkpoint is made
+//!   within one turn, all of it.
 //! - A turn that may have left something half made is not said to have ended.
 
 use std::fmt;
@@ -223,6 +223,16 @@ impl Store {
         Ok(writer)
     }
 
+    /// Does the same for a thread of the handle: the program is not told whom that waits for, and it does not
+    /// wait long.
+    pub(super) fn lock_out_others_in_silence(&self) -> Result<Changing<'_>> {
+        let mut writer = Changing::new(self, self.lock()?);
+        writer.turn.is_silent = true;
+        let begun = self.begin_turn_if_taken(&mut writer);
+        writer.turn.is_silent = false;
+        begun.map(|()| writer)
+    }
+
     /// Begins a turn, of a handle that takes turns.
     #[inline(always)]
     pub(super) fn begin_turn_if_taken(&self, writer: &mut Writer) -> Result<()> {
@@ -359,6 +369,8 @@ impl Store {
     /// Replaces the state of the writer by what the file says.
     fn take_over(&self, turns: &Turns, writer: &mut Writer, last: LastTurn) -> Result<()> {
         let mut new = turns.take_over.take_over(&self.region, writer, last)?;
+        // One that was killed, or has closed the store, leaves no checkpoint on its way.
+        let is_whole = last != LastTurn::Killed && new.mark != Mark::Clean;
         if let (LastTurn::Killed, Some(others)) = (last, &self.others) {
             others.end_move();
         }
@@ -370,16 +382,17 @@ impl Store {
         new.pace.go_on_from(written);
         self.group.note_durable(self.region.live().durable_lsn().min(written.lsn));
         new.log.keep_mapping(&mut writer.log);
-        if let Some(live_share) = turns.options.live_share {
-            new.begin_compaction(self, live_share, &turns.options);
-            new.go_on_compacting(writer);
-        }
         if new.superblock.checkpoint != writer.superblock.checkpoint {
             // Another handle had room for one.
             writer.checkpoints.put_off_lsn = 0;
         }
+        new.checkpoints.go_on(&writer.checkpoints, is_whole);
+        if let Some(live_share) = turns.options.live_share {
+            new.begin_compaction(self, live_share, &turns.options);
+            new.go_on_compacting(writer);
+        }
         // One that compacts makes them closer together.
-        new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
+        new.schedule_checkpoint_by_turns(&self.region);
         *writer = new;
         Ok(())
     }
@@ -453,8 +466,7 @@ impl Store {
         writer.turn.is_held = true;
         writer.turn.since = Some(Instant::now());
         // Handles may be many and short-lived: it is due whoever comes.
-        let before = std::mem::take(&mut writer.checkpoints);
-        writer.schedule_checkpoint_by_turns(&self.region, &before);
+        writer.schedule_checkpoint_by_turns(&self.region);
         self.end_turn(&mut writer);
     }
 
@@ -662,6 +674,8 @@ pub(crate) struct Turn {
     pub(super) is_kept: bool,
     /// Whether it has just handed the place to one that waited.
     pub(super) gave_way: bool,
+    /// Whether a thread of the handle waits for it, not the program.
+    pub(super) is_silent: bool,
     /// When another handle had a turn last, as far as this one knows.
     pub(super) since: Option<Instant>,
     /// Turns since then.
@@ -679,6 +693,7 @@ impl Default for Turn {
             is_prepared: false,
             is_kept: false,
             gave_way: false,
+            is_silent: false,
             since: None,
             number_in_row: 0,
             number_in_all: 0,

@@ -4,6 +4,8 @@
 /// A point of a call at which another process may change the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
+    /// A reader has found where the segment table is, and has not read it.
+    TableFound,
     /// The segments were looked at once; the commit is not loaded.
     SegmentsLookedAt,
     /// The commit is loaded; the segments were not looked at again.

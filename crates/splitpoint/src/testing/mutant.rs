@@ -77,6 +77,10 @@ pub(crate) enum Mutant {
     MovesPieceUncopied,
     /// Space is used again when one superblock names a checkpoint that does not need it.
     OneSuperblock,
+    /// A checkpoint by turns goes on before what it waits for is durable.
+    NamesUnsynced,
+    /// A superblock names an image that another handle has freed meanwhile.
+    NamesWhatWasFreed,
     /// Space is used again before the log says durably that it is empty.
     ReusesUndurable,
     /// Space is used again that a replay of the log reads.
@@ -101,6 +105,8 @@ pub(crate) enum Mutant {
     TrustsKeysAhead,
     /// What was found without a pin counts although another handle has had a turn meanwhile.
     TrustsGlances,
+    /// A reader believes a segment table although a writer has moved it meanwhile.
+    ReadsMovedTable,
     /// A snapshot takes the segments of the handle's last turn for those of now.
     TrustsKnownSegments,
     /// A list of segments counts although another handle has had a turn meanwhile.

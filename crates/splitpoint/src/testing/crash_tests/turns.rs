@@ -40,7 +40,9 @@ fn depth() -> Depth {
 #[test]
 fn every_crash_point_of_changes_by_turns_leaves_a_prefix_with_everything_synced() {
     let ops = ops_of(large::program());
-    let counts = sweep(large::checkpointing(1.0), &ops, depth());
+    // All of them: what the mutants below break is found at any.
+    let depth = if is_slow() { depth() } else { Depth::QUICK };
+    let counts = sweep(large::checkpointing(1.0), &ops, depth);
     let counts = counts.unwrap_or_else(|error| panic!("{error}"));
     println!("{counts:?}");
     assert!(counts.points > 200, "{counts:?}");
@@ -71,4 +73,14 @@ fn a_sync_by_turns_that_leaves_out_what_others_wrote_is_found_by_power_loss() {
         println!("{mutant:?}: {found}");
         assert!(found.contains("power lost"), "{mutant:?}: {found}");
     }
+}
+
+#[test]
+fn a_checkpoint_by_turns_that_does_not_wait_for_the_device_is_found_by_power_loss() {
+    let found = with(Mutant::NamesUnsynced, || {
+        sweep(large::checkpointing(1.0), &ops_of(large::program()), Depth::QUICK)
+    });
+    let found = found.expect_err("what a superblock names is not on the disk");
+    println!("{found}");
+    assert!(found.contains("power lost"), "{found}");
 }

@@ -1,0 +1,774 @@
+//! Checkpoints of handles that take turns: begun in one turn, ended in a later one.
+//!
+//! The image is made within a turn, all of it, so that it is in the file when the turn ends. What must be
+//! durable is made so between turns, while others have theirs:
+//!
+//! | where | what |
+//! |---|---|
+//! | a turn | the image of the last commit; the live header has its place |
+//! | between turns | the log up to that commit is made durable, and the image |
+//! | a turn | a superblock that names it, in the cache |
+//! | between turns | that superblock is made durable |
+//! | a turn, and between | the same with the other superblock, of a store that is compacted |
+//! | a turn | the place of the checkpoint before is free, and what the log does not need any more |
+//!
+//! A thread does what comes between turns; a handle without one does it after a change, a step at a time.
+//!
+//! # Whose it is
+//!
+//! A place in the live header that the newest superblock does not name is of a checkpoint that is *pending*,
+//! whoever began it. It is left alone for [`PENDING_INTERVALS`], also by who opens the store. Who finds it then,
+//! because its handle has gone or the device is slow, frees its place and makes another one within a turn,
+//! flushes and all, the log synced before: so there is one in the end, however short the lives of handles are.
+//! A turn that was killed ends all that: the next one frees what is pending.
+//!
+//! # Invariants
+//!
+//! - A superblock names an image only after that is durable, and the log before it.
+//! - Who goes on in a turn looks whether the image is still there: see [`Store::is_pending`].
+//! - The place of the checkpoint before stays until nothing that may be on the disk names it.
+
+use super::{Checkpointing, Progress, WALK_SHARE};
+use crate::checkpoint::{is_place_of, release_all_but};
+use crate::error::Result;
+use crate::format::{CheckpointName, GRANULE_BYTES, SUPERBLOCK_BYTES, SegmentKind, Superblock};
+use crate::log::append::UnsyncedRange;
+use crate::options::Sharing;
+use crate::region::Region;
+use crate::space::Extent;
+use crate::store::{Store, Writer};
+use crate::testing::mutant::{self, Mutant};
+
+/// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
+const TURN_SYNC_BYTES_MAX: u64 = 1 << 20;
+
+/// For how many intervals a checkpoint that is pending counts as made, from its commit on.
+const PENDING_INTERVALS: u64 = 2;
+
+/// A checkpoint whose image is whole, on its way to the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    name: CheckpointName,
+    /// How many superblocks name it.
+    named_count: u32,
+    /// What is to be made durable next: the image, and the log before it; then a superblock.
+    unsynced: Option<UnsyncedRange>,
+    /// Whether somebody has been asked to do so.
+    pub(super) is_asked: bool,
+}
+
+impl Ending {
+    fn of_image(name: CheckpointName) -> Self {
+        let CheckpointName { offset, bytes, .. } = name;
+        let unsynced = Some(UnsyncedRange { offset, bytes });
+        Self { name, named_count: 0, unsynced, is_asked: false }
+    }
+
+    /// Returns the superblock that names it. Whether the store is compacted stays as it was when the image was
+    /// made.
+    fn superblock(&self, writer: &Writer) -> Superblock {
+        Superblock { checkpoint: Some(self.name), ..writer.superblock.clone() }
+    }
+
+    /// Returns whether there is something to do for which nobody has been asked, without a turn.
+    pub(super) fn needs_sync(&self) -> bool {
+        self.unsynced.is_some() && !self.is_asked
+    }
+
+    /// Returns whether somebody does so, or is about to.
+    pub(super) fn is_flushing(&self) -> bool {
+        self.unsynced.is_some() && self.is_asked
+    }
+
+    /// Goes on after `superblock` was written.
+    fn named_by(self, superblock: &Superblock) -> Self {
+        let range = UnsyncedRange { offset: superblock.offset(), bytes: SUPERBLOCK_BYTES };
+        let named_count = self.named_count + 1;
+        Self { named_count, unsynced: Some(range), is_asked: false, ..self }
+    }
+}
+
+impl Checkpointing {
+    /// Goes on with what the handle knew in its last turn, after others had theirs; `has_ended` says whether
+    /// the last of these has.
+    pub(in crate::store) fn go_on(&mut self, before: &Self, has_ended: bool) {
+        self.begun_count = before.begun_count;
+        self.finished_count = before.finished_count;
+        self.bytes_min = before.bytes_min;
+        self.put_off_lsn = before.put_off_lsn;
+        self.put_off_free_bytes = before.put_off_free_bytes;
+        if has_ended {
+            self.replay_checkpoint = before.replay_checkpoint;
+            if let Progress::Ending(ending) = before.progress {
+                self.progress = Progress::Ending(ending);
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Notes when the next checkpoint is due, of a handle that takes turns: however many handles there are
+    /// and however short their lives.
+    pub(in crate::store) fn schedule_checkpoint_by_turns(&mut self, region: &Region) {
+        self.checkpoints.due_lsn = match &self.checkpoints.progress {
+            Progress::Ending(ending) if ending.unsynced.is_some() => u64::MAX,
+            Progress::Ending(_) => 0,
+            _ => {
+                let interval = self.checkpoint_interval(region);
+                let due_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn) + interval;
+                let pending_lsn = self.pending_lsn(region);
+                let due_lsn = pending_lsn
+                    .map_or(due_lsn, |lsn| due_lsn.max(lsn + PENDING_INTERVALS * interval));
+                due_lsn.max(self.checkpoints.put_off_lsn)
+            }
+        };
+    }
+
+    /// Returns where there is a checkpoint that the newest superblock does not name.
+    fn pending(&self, region: &Region) -> Option<Extent> {
+        let mut places = region.live().checkpoint_extents().into_iter().flatten();
+        let is_named =
+            |place| self.superblock.checkpoint.is_some_and(|name| is_place_of(place, name));
+        places.find(|&place| !is_named(place))
+    }
+
+    /// Returns the log sequence number of its commit; 0 if it cannot be read.
+    fn pending_lsn(&self, region: &Region) -> Option<u64> {
+        let offset = self.pending(region)?.granule * GRANULE_BYTES;
+        let header = region.view.segment(offset).ok();
+        Some(
+            header
+                .filter(|found| found.kind == SegmentKind::Checkpoint)
+                .map_or(0, |it| it.base_lsn),
+        )
+    }
+
+    /// Returns where the image is that is on its way.
+    #[cfg(test)]
+    fn ending_offset(&self) -> u64 {
+        match &self.checkpoints.progress {
+            Progress::Ending(ending) => ending.name.offset,
+            _ => panic!("there is one"),
+        }
+    }
+
+    /// Leaves a checkpoint to whoever finds it.
+    fn leave_pending(&mut self, region: &Region) {
+        self.checkpoints.progress = Progress::Idle;
+        self.schedule_checkpoint_by_turns(region);
+    }
+}
+
+impl Store {
+    /// Returns whether a thread makes checkpoints, or ends them: not one that would take turns between the
+    /// calls of a program which wants no lock then.
+    pub(crate) fn may_checkpoint_in_background(&self) -> bool {
+        let sharing = self.turns.as_ref().map(|turns| turns.options.sharing);
+        self.region.storage().may_sync_in_background() && sharing != Some(Sharing::PerCall)
+    }
+
+    /// Does what is due: begins a checkpoint, or has the log synced before one that is made within a turn. The
+    /// others wait meanwhile; so most of the log is synced before, without a turn, if that does not take long.
+    pub(super) fn checkpoint_due_by_turns(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
+        let unsynced_bytes = lsn.saturating_sub(self.region.live().durable_lsn());
+        let grace = writer.checkpoint_interval(&self.region) / WALK_SHARE;
+        let is_soon = lsn < writer.checkpoints.due_lsn.saturating_add(grace);
+        if is_soon && unsynced_bytes > TURN_SYNC_BYTES_MAX && self.is_made_in_turn(writer) {
+            if !writer.checkpoints.is_unsynced() {
+                writer.checkpoints.progress = Progress::Unsynced { is_asked: false };
+            }
+            return Ok(());
+        }
+        self.checkpoint_by_turns(writer)
+    }
+
+    /// Returns whether the next checkpoint is made within one turn.
+    fn is_made_in_turn(&self, writer: &Writer) -> bool {
+        // The first one after which segments are emptied: nobody shall do so before it is durable.
+        let is_first = !writer.superblock.is_compacted && writer.wants_to_compact();
+        is_first || writer.pending(&self.region).is_some()
+    }
+
+    /// Begins a checkpoint that ends in a later turn, if nobody else has begun one.
+    fn checkpoint_by_turns(&self, writer: &mut Writer) -> Result<()> {
+        if self.is_made_in_turn(writer) {
+            return self.checkpoint_in_this_turn(writer);
+        }
+        if let Some(name) = self.image_in_turn(writer)? {
+            writer.checkpoints.progress = Progress::Ending(Ending::of_image(name));
+        }
+        Ok(())
+    }
+
+    /// Makes the image of a checkpoint within a turn.
+    fn image_in_turn(&self, writer: &mut Writer) -> Result<Option<CheckpointName>> {
+        writer.checkpoints.progress = Progress::Idle;
+        let lsn = writer.log.position().lsn;
+        if self.region.live().committed().0 < lsn {
+            // The log has gone on into a segment for a change that was not made.
+            self.commit(writer);
+        }
+        self.begin_checkpoint(writer, lsn, 1)?;
+        self.walk_to_end(writer)?;
+        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);
+        let Progress::Written { image, .. } = progress else {
+            writer.checkpoints.progress = progress;
+            return Ok(None);
+        };
+        Ok(Some(image.name()))
+    }
+
+    /// Makes a checkpoint now, within a turn, until it is durable.
+    pub(in crate::store) fn checkpoint_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
+        self.free_pending(writer)?;
+        let Some(name) = self.image_in_turn(writer)? else { return Ok(()) };
+        let superblock = super::superblock_naming(writer, name);
+        self.name_in_this_turn(writer, name, superblock)
+    }
+
+    /// Ends a checkpoint that is on its way, if this handle has one, within a turn, until it is durable.
+    pub(in crate::store) fn end_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
+        let Progress::Ending(ending) = writer.checkpoints.progress else { return Ok(()) };
+        if !self.is_pending(&ending) {
+            writer.leave_pending(&self.region);
+            return Ok(());
+        }
+        let superblock = ending.superblock(writer);
+        self.name_in_this_turn(writer, ending.name, superblock)
+    }
+
+    /// Makes an image durable, and what names it, within a turn.
+    fn name_in_this_turn(
+        &self,
+        writer: &mut Writer,
+        name: CheckpointName,
+        superblock: Superblock,
+    ) -> Result<()> {
+        writer.checkpoints.progress = Progress::Syncing;
+        let made = self.make_durable_in_turn(name, superblock);
+        // Which of the two checkpoints a superblock names is not known after an error: both stay.
+        let superblock = made.inspect_err(|error| self.group.fail(error))?;
+        self.note_durable_checkpoint(writer, name, superblock)?;
+        // Nobody else may come to it: the next turn begins anew.
+        self.reuse_emptied(writer);
+        Ok(())
+    }
+
+    fn make_durable_in_turn(
+        &self,
+        name: CheckpointName,
+        superblock: Superblock,
+    ) -> Result<Superblock> {
+        let durable_lsn = self.sync_by_turns()?;
+        assert!(name.lsn <= durable_lsn, "a checkpoint needs the log before it");
+        self.group.note_durable(durable_lsn);
+        self.region.sync_range(name.offset, name.bytes)?;
+        self.write_naming(superblock)
+    }
+
+    /// Frees the place of a checkpoint that is pending, of whatever handle; or of the one before, if a
+    /// superblock names the new one already.
+    pub(in crate::store) fn free_pending(&self, writer: &mut Writer) -> Result<()> {
+        writer.checkpoints.progress = Progress::Idle;
+        let Some(pending_lsn) = writer.pending_lsn(&self.region) else { return Ok(()) };
+        // What is younger than the checkpoint of the newest superblock, none has named.
+        if writer.superblock.checkpoint.is_none_or(|name| pending_lsn <= name.lsn) {
+            // Nobody knows whether the newest superblock is durable: the older one may name what is freed.
+            let written = self.write_naming(writer.superblock.clone());
+            writer.superblock = written.inspect_err(|error| self.group.fail(error))?;
+        }
+        release_all_but(&mut writer.extents, writer.superblock.checkpoint);
+        Ok(())
+    }
+
+    /// Makes durable what a checkpoint by turns waits for. Needs no turn.
+    ///
+    /// # Errors
+    ///
+    /// Those of the syncs, which poison the handle.
+    pub(crate) fn sync_ending(&self) -> Result<()> {
+        let (ending, range) = {
+            let mut writer = self.lock()?;
+            let Progress::Ending(ending) = &mut writer.checkpoints.progress else { return Ok(()) };
+            let Some(range) = ending.unsynced else { return Ok(()) };
+            ending.is_asked = true;
+            (*ending, range)
+        };
+        if !mutant::is_made(Mutant::NamesUnsynced) {
+            if ending.named_count == 0 {
+                self.wait_durable(ending.name.lsn, false)?;
+                assert!(ending.name.lsn <= self.group.durable_lsn(), "it needs the log before it");
+            }
+            // Which of the two checkpoints a superblock names is not known after an error: both stay. One of
+            // another process that fails meanwhile has each turn after it refused.
+            let synced = self.region.sync_range(range.offset, range.bytes);
+            synced.inspect_err(|error| self.group.fail(error))?;
+        }
+        let mut writer = self.lock()?;
+        // Another thread may have freed it, or gone on with it.
+        if let Progress::Ending(now) = &mut writer.checkpoints.progress
+            && (now.name, now.named_count) == (ending.name, ending.named_count)
+        {
+            now.unsynced = None;
+            // The next turn goes on, whoever has it.
+            writer.checkpoints.due_lsn = 0;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a checkpoint by turns, in a turn, if what it waits for is durable.
+    pub(super) fn go_on_ending(&self, writer: &mut Writer) -> Result<()> {
+        // When the next one is due stays as it is, if somebody else has ended this one.
+        let Progress::Ending(ending) = writer.checkpoints.progress else { return Ok(()) };
+        writer.checkpoints.due_lsn = u64::MAX;
+        if ending.unsynced.is_some() {
+            return Ok(());
+        }
+        if !self.is_pending(&ending) {
+            writer.leave_pending(&self.region);
+            return Ok(());
+        }
+        let is_both = writer.superblock.is_compacted && !mutant::is_made(Mutant::OneSuperblock);
+        if ending.named_count < if is_both { 2 } else { 1 } {
+            let naming = ending.superblock(writer);
+            let _writing = self.superblock_writes();
+            let written = self.region.place_superblock(&naming, false);
+            writer.superblock = written.inspect_err(|error| self.group.fail(error))?;
+            writer.checkpoints.progress = Progress::Ending(ending.named_by(&writer.superblock));
+            return Ok(());
+        }
+        writer.checkpoints.progress = Progress::Syncing;
+        let superblock = writer.superblock.clone();
+        self.note_durable_checkpoint(writer, ending.name, superblock)?;
+        self.reuse_emptied(writer);
+        Ok(())
+    }
+
+    /// Returns whether a checkpoint that this handle has begun is still what it was, in a turn: another
+    /// handle may have freed its place, and used that again.
+    fn is_pending(&self, ending: &Ending) -> bool {
+        let name = ending.name;
+        let mut places = self.region.live().checkpoint_extents().into_iter().flatten();
+        let has_place = places.any(|place| is_place_of(place, name));
+        let is_same = match self.region.view.segment(name.offset) {
+            Ok(found) => found.kind == SegmentKind::Checkpoint && found.salt == name.salt,
+            Err(_) => false,
+        };
+        has_place && is_same || mutant::is_made(Mutant::NamesWhatWasFreed)
+    }
+
+    /// Goes on in a turn that the program has not asked for.
+    fn go_on_in_silence(&self) -> Result<()> {
+        let mut writer = self.lock_out_others_in_silence()?;
+        if writer.needs_room {
+            // As before each change: a store without a block ends the process.
+            self.region.require_room()?;
+        }
+        self.go_on_ending(&mut writer)
+    }
+
+    /// Ends a checkpoint by turns, for the thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of the syncs, which poison the handle; `Locked` if others do not let it have its turn, and that of
+    /// a full disk, after which the next change goes on.
+    pub(super) fn finish_by_turns(&self) -> Result<()> {
+        loop {
+            self.sync_ending()?;
+            if !self.lock()?.checkpoints.is_ending() {
+                return Ok(());
+            }
+            self.go_on_in_silence()?;
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::SimDisk;
+    use crate::format::READER_TABLE_OFFSET;
+    use crate::options::{Durability, Options};
+    use crate::recovery::open_file;
+    use crate::region::read_superblock;
+    use crate::store::Step;
+    use crate::table::PutMode;
+
+    fn options() -> Options {
+        Options::new().sharing(Sharing::Shared).live_share(0.9)
+    }
+
+    /// Opens a store, without threads: what comes between turns is the test's.
+    fn open(path: &Path) -> Arc<Store> {
+        open_with(path, &options())
+    }
+
+    fn open_with(path: &Path, options: &Options) -> Arc<Store> {
+        let opened = open_file(path, options).expect("nobody keeps it out");
+        Arc::new(Store::new(opened, options))
+    }
+
+    fn turn(store: &Store, what: impl FnOnce(&mut Writer)) {
+        what(&mut store.lock_for_change().expect("nobody has a turn"));
+    }
+
+    /// Overwrites 100 pairs with that many.
+    fn put(store: &Store, numbers: std::ops::Range<u32>) {
+        for i in numbers {
+            turn(store, |writer| {
+                let (key, value) = ((i % 100).to_le_bytes(), [i as u8; 1_000]);
+                let (mode, durability) = (PutMode::Replace, Durability::Buffered);
+                store.put_at_once(writer, &key, &value, mode, durability).expect("it has room");
+            });
+        }
+    }
+
+    fn begin(store: &Store) {
+        turn(store, |writer| store.checkpoint_by_turns(writer).expect("nothing fails"));
+        assert!(store.lock().expect("nobody panics").checkpoints.is_ending());
+    }
+
+    fn go_on(store: &Store) {
+        turn(store, |writer| store.go_on_ending(writer).expect("nothing fails"));
+    }
+
+    fn named(store: &Store) -> Option<CheckpointName> {
+        read_superblock(store.region.storage()).expect("it is one").checkpoint
+    }
+
+    fn named_lsn(store: &Store) -> u64 {
+        named(store).map_or(0, |name| name.lsn)
+    }
+
+    fn waiting_bytes(store: &Store) -> u64 {
+        store.lock().expect("nobody panics").waiting_bytes()
+    }
+
+    fn place_count(store: &Store) -> usize {
+        store.region.live().checkpoint_extents().into_iter().flatten().count()
+    }
+
+    /// Two handles of a store that is compacted, the first of which had the last turn.
+    fn two(dir: &Path) -> (PathBuf, Arc<Store>, Arc<Store>) {
+        let path = dir.join("a");
+        let (store, other) = (open(&path), open(&path));
+        put(&store, 0..2_000);
+        turn(&store, |writer| {
+            store.start_compacting(writer);
+            store.checkpoint_in_this_turn(writer).expect("nothing fails");
+        });
+        put(&store, 2_000..4_000);
+        (path, store, other)
+    }
+
+    /// Recovers a copy of the file from its checkpoint and the log after it, which has the changes up to
+    /// `end`.
+    fn check(path: &Path, end: u32) {
+        let copy = path.with_extension("copy");
+        std::fs::copy(path, &copy).expect("it has room");
+        let db = options().rebuild_index().open(&copy).expect("what is named is whole");
+        for i in end - 100..end {
+            let found = db.get((i % 100).to_le_bytes()).expect("nothing fails");
+            assert_eq!(found.as_deref(), Some(&[i as u8; 1_000][..]));
+        }
+    }
+
+    /// Has a checkpoint end, with turns of another handle between all steps.
+    fn end_between_the_turns_of_others() {
+        let dir = tempfile::tempdir().expect("it has room");
+        let (path, store, other) = two(dir.path());
+        let (before, emptied) = (named(&store), waiting_bytes(&store));
+        assert!(emptied > 0);
+        begin(&store);
+        let mut end = 4_000;
+        for step in 0..2 {
+            assert_eq!(named(&store) != before, step > 0);
+            store.sync_ending().expect("nothing fails");
+            put(&other, end..end + 100);
+            go_on(&store);
+            end += 100;
+            put(&other, end..end + 100);
+            end += 100;
+            check(&path, end);
+            assert_eq!(place_count(&store), 2, "the one before stays");
+        }
+        store.finish_by_turns().expect("nothing fails");
+        assert_eq!(place_count(&store), 1);
+        assert!(named_lsn(&other) > before.map_or(0, |name| name.lsn));
+        // Not only what this handle has emptied in its last turn.
+        assert!(waiting_bytes(&store) < emptied, "{emptied} bytes wait");
+        put(&other, end..end + 2_000);
+        check(&path, end + 2_000);
+        drop((store, other));
+    }
+
+    #[test]
+    fn a_checkpoint_ends_between_the_turns_of_others() {
+        end_between_the_turns_of_others();
+    }
+
+    #[test]
+    fn a_checkpoint_by_turns_that_one_superblock_names_is_found() {
+        let broken = || mutant::with(Mutant::OneSuperblock, end_between_the_turns_of_others);
+        assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
+    }
+
+    #[test]
+    fn who_goes_on_with_a_checkpoint_that_has_ended_leaves_the_next_one_due() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, store, other) = two(dir.path());
+        begin(&store);
+        for _ in 0..2 {
+            store.sync_ending().unwrap();
+            go_on(&store);
+        }
+        store.sync_ending().unwrap();
+        // A change ends it before the thread has its turn.
+        go_on(&store);
+        assert_eq!(place_count(&store), 1);
+        go_on(&store);
+        let due_lsn = store.lock().unwrap().checkpoints.due_lsn;
+        assert!(due_lsn < named_lsn(&store) + (1 << 30), "never");
+        drop(other);
+    }
+
+    #[test]
+    fn a_checkpoint_on_its_way_stays_when_others_open_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, store, other) = two(dir.path());
+        let before = named_lsn(&store);
+        begin(&store);
+        for _ in 0..3 {
+            store.sync_ending().unwrap();
+            // The other handles live: nobody was closed in order, and this is a warm restart.
+            let third = open(&path);
+            put(&third, 4_000..4_100);
+            assert_eq!(place_count(&third), 2, "it is freed");
+            go_on(&store);
+        }
+        assert_eq!(place_count(&store), 1);
+        assert!(named_lsn(&store) > before);
+        put(&other, 4_100..4_200);
+        check(&path, 4_200);
+    }
+
+    #[test]
+    fn processes_that_change_one_pair_each_get_a_checkpoint_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, ..) = two(dir.path());
+        let options = options().sharing(Sharing::PerCall).checkpoint_bytes_min(64 << 10);
+        let made = (0..60_u8).any(|i| {
+            let db = options.open(&path).unwrap();
+            let before = db.stats().unwrap().checkpoint;
+            db.put([i % 4], vec![i; 6_000]).unwrap();
+            db.close().unwrap();
+            // As if it had been closed long ago.
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 8], READER_TABLE_OFFSET + 40).unwrap();
+            let now = options.open(&path).unwrap().stats().unwrap().checkpoint;
+            now != before
+        });
+        assert!(made, "after 360 kB of log none, of one in 64 KiB");
+    }
+
+    #[test]
+    fn a_writer_syncs_itself_while_the_thread_flushes_an_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let age_max = Some(Duration::from_nanos(1));
+        let store = open_with(&dir.path().join("a"), &options().async_age_max(age_max));
+        put(&store, 0..100);
+        begin(&store);
+        turn(&store, |writer| {
+            writer.pace.note_change();
+            assert_eq!(store.step(writer), Step::GoOn, "the thread has time");
+            writer.checkpoints.set_asked(true);
+            assert!(matches!(store.step(writer), Step::Wait(_)));
+        });
+    }
+
+    #[test]
+    fn maintenance_begins_to_compact_beside_a_checkpoint_on_its_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir.path().join("a"));
+        put(&store, 0..100);
+        begin(&store);
+        put(&store, 100..2_000);
+        let before = store.lock().unwrap().state.dead_bytes;
+        assert!(!store.lock().unwrap().superblock.is_compacted, "nothing begins beside it");
+        assert!(store.maintain(u64::MAX).unwrap().is_done);
+        let writer = store.lock().unwrap();
+        assert!(writer.superblock.is_compacted);
+        assert!(writer.state.dead_bytes < before / 2, "nothing is compacted");
+    }
+
+    #[test]
+    fn maintenance_wants_a_checkpoint_for_what_was_emptied_beside_one_on_its_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, store, other) = two(dir.path());
+        begin(&store);
+        assert!(!store.lock().unwrap().wants_checkpoint(), "the image has what is emptied");
+        put(&store, 4_000..8_000);
+        let writer = store.lock().unwrap();
+        assert!(writer.checkpoints.is_ending());
+        assert!(writer.wants_checkpoint(), "{} bytes wait", writer.waiting_bytes());
+        drop(other);
+    }
+
+    #[test]
+    fn a_thread_does_not_go_on_where_the_file_system_is_full() {
+        let disk = SimDisk::new();
+        disk.copy_on_write();
+        let db = disk.open(&options().durability(Durability::Buffered)).unwrap();
+        db.put("key", "value").unwrap();
+        let store = db.store();
+        begin(store);
+        store.sync_ending().unwrap();
+        disk.limit_to(0);
+        let error = store.finish_by_turns().unwrap_err();
+        assert!(crate::storage::failure::is_want_of_room(&error), "{error}");
+        assert!(named(store).is_none());
+        disk.limit_to(1 << 40);
+        store.finish_by_turns().unwrap();
+        assert!(named(store).is_some());
+    }
+
+    #[test]
+    fn the_log_is_synced_before_a_checkpoint_that_is_made_within_a_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, store, other) = two(dir.path());
+        begin(&store);
+        let before = named(&store);
+        let due = |writer: &mut Writer| {
+            let lsn = writer.log.position().lsn;
+            writer.checkpoints.due_lsn = lsn;
+            other.advance_checkpoint(writer, lsn);
+        };
+        put(&other, 4_000..4_001);
+        turn(&other, due);
+        assert!(other.lock().unwrap().checkpoints.needs_thread());
+        assert_eq!(named(&other), before, "4 MB are synced in a turn");
+        other.sync().unwrap();
+        turn(&other, due);
+        assert_ne!(named(&other), before);
+        assert_eq!(place_count(&other), 1);
+        check(&path, 4_001);
+    }
+
+    #[test]
+    fn what_no_superblock_names_is_freed_without_a_flush() {
+        for (steps, superblock_count) in [(0, 2), (1, 2), (2, 4), (3, 4)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (_, store, other) = two(dir.path());
+            begin(&store);
+            for step in 1..=steps {
+                if step % 2 == 1 { store.sync_ending().unwrap() } else { go_on(&store) }
+            }
+            let generation = || read_superblock(store.region.storage()).unwrap().generation;
+            let before = generation();
+            turn(&other, |writer| other.checkpoint_in_this_turn(writer).unwrap());
+            assert_eq!(generation() - before, superblock_count, "after {steps} steps");
+        }
+    }
+
+    #[test]
+    fn a_change_without_room_ends_a_checkpoint_on_its_way() {
+        for steps in 0..4 {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, store, other) = two(dir.path());
+            let (before, emptied) = (named_lsn(&store), waiting_bytes(&store));
+            begin(&store);
+            for step in 1..=steps {
+                if step % 2 == 1 { store.sync_ending().unwrap() } else { go_on(&store) }
+            }
+            turn(&store, |writer| assert!(store.make_room(writer), "{emptied} bytes wait"));
+            assert_eq!(place_count(&store), 1);
+            assert!(named_lsn(&store) > before && waiting_bytes(&store) < emptied);
+            put(&other, 4_000..4_100);
+            check(&path, 4_100);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_nobody_ends_is_made_by_whoever_finds_it() {
+        for steps in 0..4 {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, store, other) = two(dir.path());
+            begin(&store);
+            for step in 1..=steps {
+                if step % 2 == 1 { store.sync_ending().unwrap() } else { go_on(&store) }
+            }
+            let pending = store.region.view.segment(store.lock().unwrap().ending_offset()).unwrap();
+            put(&other, 4_000..4_100);
+            let due_lsn = other.lock().unwrap().checkpoints.due_lsn;
+            assert!(due_lsn > pending.base_lsn + (1 << 20), "not before it may have been made");
+            turn(&other, |writer| other.checkpoint_by_turns(writer).unwrap());
+            assert_eq!(place_count(&other), 1);
+            assert!(named(&other).unwrap().lsn > pending.base_lsn);
+            // The one that had begun it goes on, and leaves the new one alone.
+            let before = named(&other);
+            store.finish_by_turns().unwrap();
+            assert_eq!(named(&other), before);
+            put(&store, 4_100..6_000);
+            check(&path, 6_000);
+        }
+    }
+
+    /// Has another handle free the place of a checkpoint whose image is durable, and use it again.
+    fn go_on_after_it_was_freed() {
+        let dir = tempfile::tempdir().expect("it has room");
+        let (path, store, other) = two(dir.path());
+        begin(&store);
+        store.sync_ending().expect("nothing fails");
+        turn(&other, |writer| {
+            other.checkpoint_in_this_turn(writer).expect("nothing fails");
+            let freed = store.lock().expect("nobody panics").ending_offset();
+            if named(&other).is_some_and(|name| name.offset != freed) {
+                let garbage = vec![0xdb; GRANULE_BYTES as usize];
+                other.region.storage().write_at(freed, &garbage).expect("it is in the file");
+            }
+        });
+        store.finish_by_turns().expect("it notices");
+        put(&other, 4_000..4_100);
+        check(&path, 4_100);
+    }
+
+    #[test]
+    fn a_checkpoint_whose_place_was_freed_is_left() {
+        go_on_after_it_was_freed();
+    }
+
+    #[test]
+    fn a_superblock_that_names_what_was_freed_is_found() {
+        let broken = || mutant::with(Mutant::NamesWhatWasFreed, go_on_after_it_was_freed);
+        assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
+    }
+
+    #[test]
+    fn handles_make_checkpoints_by_a_thread_or_a_step_with_each_change() {
+        for sharing in [Sharing::Shared, Sharing::PerCall] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = options().sharing(sharing).checkpoint_bytes_min(64 << 10);
+            let options = options.durability(Durability::Buffered);
+            let db = options.open(dir.path().join("a")).unwrap();
+            let mut made = Vec::new();
+            let all_made = |i: u32| {
+                db.put((i % 100).to_le_bytes(), [7; 1_000]).unwrap();
+                std::thread::yield_now();
+                let checkpoint = db.stats().unwrap().checkpoint.map(|one| one.log_bytes);
+                if checkpoint.is_some() && made.last() != Some(&checkpoint) {
+                    made.push(checkpoint);
+                }
+                // The last one has ended: the place of the one before is free.
+                made.len() >= 3 && place_count(db.store()) == 1
+            };
+            assert!((0..1_000_000).any(all_made), "{sharing:?}");
+        }
+    }
+}
