@@ -261,6 +261,8 @@ impl Process {
         };
         command
             .args(["--exact", "processes::another_process_plays_its_role", "--nocapture"])
+            // With one, a panic takes so long that the process is killed before it has failed.
+            .env("RUST_BACKTRACE", "0")
             .env(ROLE_ENV, format!("{name}|{}|{seed}", path.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
