@@ -229,7 +229,7 @@ impl Store {
     /// Ends a checkpoint that is on its way, if this handle has one, within a turn, until it is durable.
     pub(in crate::store) fn end_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
         let Progress::Ending(ending) = writer.checkpoints.progress else { return Ok(()) };
-        if !self.is_pending(&ending) {
+        if !self.is_pending(writer, &ending) {
             writer.leave_pending(&self.region);
             return Ok(());
         }
@@ -324,7 +324,7 @@ impl Store {
         if ending.unsynced.is_some() {
             return Ok(());
         }
-        if !self.is_pending(&ending) {
+        if !self.is_pending(writer, &ending) {
             writer.leave_pending(&self.region);
             return Ok(());
         }
@@ -345,16 +345,21 @@ impl Store {
     }
 
     /// Returns whether a checkpoint that this handle has begun is still what it was, in a turn: another
-    /// handle may have freed its place, and used that again.
-    fn is_pending(&self, ending: &Ending) -> bool {
-        let name = ending.name;
+    /// handle may have freed its place, and used that again, or have been killed when it had named a newer one
+    /// and not freed it yet.
+    fn is_pending(&self, writer: &Writer, ending: &Ending) -> bool {
+        let (name, named) = (ending.name, writer.superblock.checkpoint);
+        let is_newest = match ending.named_count {
+            0 => named.is_none_or(|named| named.lsn < name.lsn),
+            _ => named == Some(name),
+        };
         let mut places = self.region.live().checkpoint_extents().into_iter().flatten();
         let has_place = places.any(|place| is_place_of(place, name));
         let is_same = match self.region.view.segment(name.offset) {
             Ok(found) => found.kind == SegmentKind::Checkpoint && found.salt == name.salt,
             Err(_) => false,
         };
-        has_place && is_same || mutant::is_made(Mutant::NamesWhatWasFreed)
+        is_newest && has_place && is_same || mutant::is_made(Mutant::NamesWhatWasFreed)
     }
 
     /// Goes on in a turn that the program has not asked for.
