@@ -725,6 +725,32 @@ mod tests {
         }
     }
 
+    /// Its place is still in the live header.
+    #[test]
+    fn a_checkpoint_is_left_when_another_was_named_by_a_handle_that_was_killed_then() {
+        for steps in 2..5 {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, store, other) = two(dir.path());
+            begin(&store);
+            for step in 1..=steps {
+                if step % 2 == 1 { store.sync_ending().unwrap() } else { go_on(&store) }
+            }
+            put(&other, 4_000..4_100);
+            turn(&other, |writer| {
+                other.free_pending(writer).unwrap();
+                let name = other.image_in_turn(writer).unwrap().unwrap();
+                let superblock = super::super::superblock_naming(writer, name);
+                writer.superblock = other.write_naming(superblock).unwrap();
+            });
+            assert_eq!(place_count(&store), 2);
+            let before = named(&other);
+            store.finish_by_turns().unwrap();
+            assert_eq!(named(&other), before);
+            put(&store, 4_100..6_000);
+            check(&path, 6_000);
+        }
+    }
+
     /// Has another handle free the place of a checkpoint whose image is durable, and use it again.
     fn go_on_after_it_was_freed() {
         let dir = tempfile::tempdir().expect("it has room");
