@@ -155,13 +155,19 @@ impl Opened {
     pub(crate) fn close(self) -> Result<(), Errno> {
         let Self { table, place, process, .. } = self;
         let is_ours = place.as_ref().is_none_or(|place| place.file().is_some());
-        if process != std::process::id() || !is_ours && table.is_in_place() {
-            // The parent's, or that of a file whose number may be another's by now.
+        let code = if is_ours { Ok(()) } else { Err(libc::EBADF) };
+        if process != std::process::id() {
+            // The parent's: closing its file would end the locks that this process has of it.
+            std::mem::forget(table);
+            return code;
+        }
+        if !is_ours && table.is_in_place() {
+            // Its number may be another file's by now.
             table.abandon();
-            return if is_ours { Ok(()) } else { Err(libc::EBADF) };
+            return code;
         }
         let is_cut = |place: &Place| is_cut(Some(place.descriptor()), place.identity);
-        if !table.is_in_place() && place.as_ref().is_some_and(is_cut) {
+        if table.is_native() && place.as_ref().is_some_and(is_cut) {
             std::mem::forget(table);
             return Err(libc::EIO);
         }
@@ -178,12 +184,13 @@ impl Opened {
         match &self.place {
             Some(place) if self.table.is_in_place() => place.file().map(drop).ok_or(libc::EBADF),
             // A store looks itself before it writes.
-            Some(place) => {
+            Some(place) if self.table.is_native() => {
                 let (file, identity) = (place.descriptor(), place.identity);
                 self.is_cut = self.is_cut || self.watch.sees_cut(Some(file), identity);
                 if self.is_cut { Err(libc::EIO) } else { Ok(()) }
             }
-            None => Ok(()),
+            // In memory, or an old file that is only read, without a mapping: it may be of any size.
+            _ => Ok(()),
         }
     }
 

@@ -71,6 +71,11 @@ impl Table {
         matches!(self, Self::InPlace { .. })
     }
 
+    /// Returns whether it is a store, which may be in memory.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self, Self::Native { .. })
+    }
+
     /// Goes on with another handle of the same file, in a child of a fork. The walk does not notice.
     pub(crate) fn move_to(&mut self, mut other: Self) {
         match (&mut *self, &mut other) {
@@ -83,14 +88,11 @@ impl Table {
             }
             _ => debug_assert!(false, "the file has one format"),
         }
-        match std::mem::replace(self, other) {
-            // Closing any descriptor of the file would end the locks that this process has of it.
-            Self::Native { db, .. } => std::mem::forget(db),
-            other => other.abandon(),
-        }
+        // Closing any descriptor of the file would end the locks that this process has of it.
+        std::mem::forget(std::mem::replace(self, other));
     }
 
-    /// Leaves the file to its owner: nothing is written.
+    /// Closes the file without writing to it.
     pub(crate) fn abandon(self) {
         if let Self::InPlace { table, .. } = self {
             table.abandon();

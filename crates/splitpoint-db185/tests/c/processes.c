@@ -100,6 +100,41 @@ static void two_readers(const char *name) {
   CHECK(one->close(one) == 0);
 }
 
+/* Whether somebody else has claimed a file. An open would wait for seconds. */
+static int is_claimed(const char *name) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1LL << 62, .l_len = 2};
+  int fd = open(name, O_RDWR);
+  CHECK(fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && close(fd) == 0);
+  return lock.l_type != F_UNLCK;
+}
+
+/* A child closes a table of its parent's, which it may have read: its own one still keeps writers out. */
+static void inherited_readers(const char *name) {
+  int reads;
+  for (reads = 0; reads < 2; reads++) {
+    DB *db = dbopen(name, O_RDONLY, 0, DB_HASH, NULL), *own;
+    int pipes[2];
+    pid_t child, writer;
+    char byte;
+    CHECK(db != NULL && pipe(pipes) == 0 && (child = fork()) >= 0);
+    if (child == 0) {
+      CHECK((own = dbopen(name, O_RDONLY, 0, DB_HASH, NULL)) != NULL && (!reads || get(db, 1) == 0));
+      CHECK(db->close(db) == 0 && close(pipes[1]) == 0 && read(pipes[0], &byte, 1) == 0);
+      CHECK((writer = fork()) >= 0);
+      if (writer == 0) {
+        CHECK(is_claimed(name));
+        _exit(0);
+      }
+      wait_for(writer);
+      CHECK(get(own, 1) == 0 && own->close(own) == 0);
+      _exit(0);
+    }
+    CHECK(db->close(db) == 0 && close(pipes[1]) == 0);
+    wait_for(child);
+    CHECK(close(pipes[0]) == 0 && !is_claimed(name));
+  }
+}
+
 /* A daemon: the parent opens, writes and closes; the child goes on, with the walk too. */
 static void daemons(const char *name) {
   DB *db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL);
@@ -244,6 +279,7 @@ int main(int argc, char **argv) {
   alarm(50);
   one_writer(argv[1]);
   two_readers(argv[1]);
+  inherited_readers(argv[1]);
   turns("turns.db");
   for (i = 0; i < 2; i++) {
     if (i) setenv("SPLITPOINT_NEW_FILES", "db185", 1);

@@ -177,6 +177,19 @@ fn an_old_file_is_read_in_place_and_changed_in_its_own_format() {
     assert!(sample_count > 0);
 }
 
+/// Files of 3 pages, with 2 records, that `db5.3_load` has made: pages of 4,096 bytes as by default, and of 512.
+#[test]
+fn an_old_file_that_is_smaller_than_any_store_is_read() {
+    let samples = own().join("tests/fixtures");
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("list", folder.path());
+    for (name, file_bytes) in [("aliases-4096.db", 12_288), ("aliases-512.db", 1536)] {
+        let sample = samples.join(name);
+        assert_eq!(sample.metadata().unwrap().len(), file_bytes);
+        assert_eq!(run(&program, &[Path::new("read"), &sample]), "2\n", "{name}");
+    }
+}
+
 #[test]
 fn the_library_exports_three_names() {
     let listed = succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));

@@ -1,8 +1,9 @@
 //! Access to the file of a table through the operating system.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::IntoRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,33 +39,52 @@ pub(super) struct FileDisk {
 /// `EBADF`, on every system.
 const BAD_DESCRIPTOR: i32 = 9;
 
+/// The descriptor of a file, which a program may close: it is written, unlocked and closed only as long as it
+/// leads to this device and inode.
 #[derive(Debug)]
-enum Descriptor {
-    /// Locked with `flock`.
-    Own(File),
-    /// Claimed by the program, which locks it as it likes, and may close its descriptor: it is written as long as
-    /// that leads to this device and inode.
-    Shared(SharedFile, (u64, u64)),
+struct Descriptor {
+    holder: Holder,
+    inode: (u64, u64),
+}
+
+#[derive(Debug)]
+enum Holder {
+    /// Locked with `flock`; there until the drop.
+    Own(Option<File>),
+    /// Claimed by the program, which locks it as it likes.
+    Shared(SharedFile),
 }
 
 impl Descriptor {
     fn file(&self) -> &File {
-        match self {
-            Self::Own(file) => file,
-            Self::Shared(file, _) => file.file(),
+        match &self.holder {
+            Holder::Own(file) => file.as_ref().expect("it is there until the drop"),
+            Holder::Shared(file) => file.file(),
         }
     }
 
     /// Returns the file to change it.
     fn to_change(&self) -> io::Result<&File> {
         let file = self.file();
-        if let Self::Shared(_, inode) = self {
-            let found = file.metadata()?;
-            if (found.dev(), found.ino()) != *inode {
-                return Err(io::Error::from_raw_os_error(BAD_DESCRIPTOR));
-            }
+        let found = file.metadata()?;
+        let is_own = (found.dev(), found.ino()) == self.inode;
+        if is_own { Ok(file) } else { Err(io::Error::from_raw_os_error(BAD_DESCRIPTOR)) }
+    }
+}
+
+impl Drop for Descriptor {
+    /// Releases the lock explicitly, because a child forked meanwhile has the file open too, and
+    /// would hold the lock until it runs another program.
+    fn drop(&mut self) {
+        let is_closed = self.to_change().is_err();
+        let Holder::Own(file) = &mut self.holder else { return };
+        let Some(file) = file.take() else { return };
+        if is_closed {
+            // The number may be a stranger's.
+            let _ = file.into_raw_fd();
+        } else {
+            let _ = file.unlock();
         }
-        Ok(file)
     }
 }
 
@@ -93,8 +113,8 @@ impl FileDisk {
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let file_bytes = file.metadata().map_err(failed)?.len();
-        Ok(Self { file: Descriptor::Own(file), path: path.to_path_buf(), file_bytes })
+        let found = file.metadata().map_err(failed)?;
+        Ok(Self::new(Holder::Own(Some(file)), path.to_path_buf(), &found))
     }
 
     /// Takes a file that the program shares.
@@ -102,22 +122,16 @@ impl FileDisk {
         let path = file.path().to_path_buf();
         let failed = |source| Error::Io { action: "open", path: path.clone(), source };
         let found = file.file().metadata().map_err(failed)?;
-        let descriptor = Descriptor::Shared(file.clone(), (found.dev(), found.ino()));
-        Ok(Self { file: descriptor, path, file_bytes: found.len() })
+        Ok(Self::new(Holder::Shared(file.clone()), path, &found))
+    }
+
+    fn new(holder: Holder, path: PathBuf, found: &Metadata) -> Self {
+        let file = Descriptor { holder, inode: (found.dev(), found.ino()) };
+        Self { file, path, file_bytes: found.len() }
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
         Error::Io { action, path: self.path.clone(), source }
-    }
-}
-
-impl Drop for FileDisk {
-    /// Releases the lock explicitly, because a child forked meanwhile has the file open too, and
-    /// would hold the lock until it runs another program.
-    fn drop(&mut self) {
-        if let Descriptor::Own(file) = &self.file {
-            let _ = file.unlock();
-        }
     }
 }
 
