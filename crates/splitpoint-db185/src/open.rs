@@ -4,12 +4,11 @@ use std::ffi::{CStr, OsStr, c_int};
 use std::fs::{self, File};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use splitpoint::hash::HashFunction;
 use splitpoint::{Create, Durability, ErrorKind, Options, SharedFile};
-use splitpoint_ffi::{Identity, errno_of, open_by_turns, renew, secure_variable};
+use splitpoint_ffi::{Identity, errno_of, is_store, open_by_turns, renew, secure_variable};
 use splitpoint_legacy::{ByteOrder, Format, db185};
 
 use crate::opened::{Kind, Opened, claim};
@@ -218,13 +217,6 @@ impl Request<'_> {
             _ => Err(libc::EINVAL),
         }
     }
-}
-
-/// Returns whether a file begins as stores do, perhaps with the mark of gdbm.
-fn is_store(file: &File) -> bool {
-    let mut head = [0; 8];
-    let is_read = file.read_exact_at(&mut head, 0).is_ok();
-    is_read && [*b"\x89SPLIT\r\n", *b"\xcf\x9a\x57\x13SPLT"].contains(&head)
 }
 
 /// Returns whether new files get the format of db 1.85: `SPLITPOINT_NEW_FILES`.

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
 use splitpoint::{ErrorKind, Options, PutMode, SharedFile};
-use splitpoint_ffi::{CutWatch, Identity, errno_of, is_cut};
+use splitpoint_ffi::{CutWatch, Identity, errno_of};
 use splitpoint_legacy::db185;
 
 use crate::open::Errno;
@@ -73,7 +73,8 @@ fn code(error: &std::io::Error) -> Errno {
 impl Opened {
     fn new(table: Table, place: Option<Place>, is_writer: bool) -> Self {
         let process = std::process::id();
-        Self { table, is_writer, place, watch: CutWatch::default(), is_cut: false, process }
+        let watch = CutWatch::of(place.as_ref().map(Place::descriptor));
+        Self { table, is_writer, place, watch, is_cut: false, process }
     }
 
     /// Takes a table in memory.
@@ -153,7 +154,7 @@ impl Opened {
 
     /// Closes the table, and makes it durable.
     pub(crate) fn close(self) -> Result<(), Errno> {
-        let Self { table, place, process, .. } = self;
+        let Self { table, place, process, watch, .. } = self;
         let is_ours = place.as_ref().is_none_or(|place| place.file().is_some());
         let code = if is_ours { Ok(()) } else { Err(libc::EBADF) };
         if process != std::process::id() {
@@ -166,7 +167,7 @@ impl Opened {
             table.abandon();
             return code;
         }
-        let is_cut = |place: &Place| is_cut(Some(place.descriptor()), place.identity);
+        let is_cut = |place: &Place| watch.is_cut(Some(place.descriptor()), place.identity);
         if table.is_native() && place.as_ref().is_some_and(is_cut) {
             std::mem::forget(table);
             return Err(libc::EIO);

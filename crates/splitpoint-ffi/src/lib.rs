@@ -20,7 +20,7 @@ mod turns;
 mod walk;
 
 pub use bytes::bytes_at;
-pub use cut::{CutWatch, is_cut};
+pub use cut::{CutWatch, is_store};
 pub use datum::Datum;
 pub use descriptor::{
     Identity, close_descriptor, is_close_on_exec, renew, replace_descriptor, set_close_on_exec,

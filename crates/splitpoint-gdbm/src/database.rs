@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use splitpoint::{Db, Durability, ErrorKind, Options, PutMode, SharedFile};
-use splitpoint_ffi::{CutWatch, Identity, close_descriptor, is_cut};
+use splitpoint_ffi::{CutWatch, Identity, close_descriptor};
 
 use crate::code::{Code, Failure, Outcome};
 use crate::descriptor;
@@ -45,6 +45,8 @@ pub(crate) struct Database {
     process: libc::pid_t,
     file: Descriptor,
     watch: CutWatch,
+    /// Whether a stranger has cut the file: it is opened by this handle never again.
+    is_cut: bool,
     /// The descriptor that the program has opened itself, of the same description.
     given: Option<File>,
     /// `None` after a failure that left no table.
@@ -125,6 +127,7 @@ impl Database {
         if !matches!(self.table, Some(Table::Native { .. })) {
             return Ok(());
         }
+        self.is_cut = true;
         std::mem::forget(self.table.take());
         if let Descriptor::Shared(file) = &self.file
             && !self.is_inherited()
@@ -135,7 +138,9 @@ impl Database {
                 let _ = file.file().unlock();
             }
         }
-        Err(Failure { is_fatal: true, ..Failure::of(Code::FILE_EOF) })
+        // Nothing opens it without the claim.
+        self.keep_number();
+        Err(end_of_file())
     }
 
     /// Returns the table, to read.
@@ -273,8 +278,13 @@ impl Database {
     /// Closes the database. All of it is gone afterwards, whatever is returned.
     pub(crate) fn close(mut self) -> Outcome<()> {
         let is_inherited = self.is_inherited();
-        let whole =
-            if is_cut(self.file.file(), self.identity) { self.forget_cut() } else { Ok(()) };
+        let whole = if self.is_cut {
+            Err(end_of_file())
+        } else if self.watch.is_cut(self.file.file(), self.identity) {
+            self.forget_cut()
+        } else {
+            Ok(())
+        };
         let closed = match self.table.take() {
             Some(Table::Native { db, walk }) => {
                 drop(walk);
@@ -311,6 +321,11 @@ impl Drop for Database {
             let _ = close_descriptor(given, self.identity);
         }
     }
+}
+
+/// Returns the failure of a file that was cut.
+fn end_of_file() -> Failure {
+    Failure { is_fatal: true, ..Failure::new(Code::FILE_EOF, libc::EIO) }
 }
 
 fn process_id() -> libc::pid_t {

@@ -38,6 +38,7 @@ impl Database {
         self.move_to(db, claim.clone());
         self.may_convert = false;
         self.pag.lead_to(claim.file(), self.flags).map_err(|error| code_of(&error))?;
+        self.watch = self.pag.watch();
         self.replace_dir(dir.as_ref()).map_err(|error| code_of(&error))?;
         pag.sync().map_err(|error| code_of(&error))
     }

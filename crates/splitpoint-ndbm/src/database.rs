@@ -169,12 +169,14 @@ impl Database {
     ///
     /// The code of the failure. The database is closed in any case.
     pub fn close(mut self) -> Result<(), Failure> {
-        let Some(table) = self.table.take() else { return Ok(()) };
+        // `None` after a failure that every call has returned since.
+        let table = self.table.take().ok_or(libc::EIO)?;
         if self.is_inherited() {
-            // The parent has it.
+            // The parent has it, and writes what it has changed in an old file; only that has the lock.
+            table.leave_to_parent();
             return Ok(());
         }
-        if table.is_native() && !self.is_unmade && self.pag.is_cut() {
+        if table.is_native() && !self.is_unmade && self.pag.is_cut(&self.watch) {
             std::mem::forget(table);
             return Err(libc::EIO);
         }
@@ -192,6 +194,10 @@ impl Database {
             self.convert()?;
         }
         self.look_for_cut();
+        if self.is_inherited() && !self.table()?.is_native() {
+            // Its pages are the parent's, which may change and write them too.
+            return Err(libc::EAGAIN);
+        }
         match change(self.table_mut()?) {
             Err(error) if is_of_a_fork(&error) && self.is_inherited() => {
                 self.adopt()?;
@@ -234,6 +240,7 @@ impl Database {
             Ok((db, claim)) => {
                 self.move_to(db, claim);
                 self.is_unmade = false;
+                self.watch = self.pag.watch();
                 Ok(())
             }
             // It is being made: nothing was stored yet.

@@ -7,9 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use libc::{O_ACCMODE, O_CLOEXEC, O_RDONLY, c_int, mode_t};
-use splitpoint_ffi::{
-    CutWatch, Identity, close_descriptor, is_cut, replace_descriptor, set_close_on_exec,
-};
+use splitpoint_ffi::{CutWatch, Identity, close_descriptor, replace_descriptor, set_close_on_exec};
 
 /// What a program asks for when it opens a database: flags and mode of open(2).
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +77,14 @@ impl Descriptor {
         Ok(self.identity.checked(self.file.as_ref().ok_or_else(closed)?)?.metadata()?.len())
     }
 
+    /// Remembers which store the file holds.
+    pub(crate) fn watch(&self) -> CutWatch {
+        CutWatch::of(self.file.as_ref())
+    }
+
     /// Returns whether a stranger has cut the file of a store.
-    pub(crate) fn is_cut(&self) -> bool {
-        is_cut(self.file.as_ref(), self.identity)
+    pub(crate) fn is_cut(&self, watch: &CutWatch) -> bool {
+        watch.is_cut(self.file.as_ref(), self.identity)
     }
 
     /// Does the same once in a tick of the clock.

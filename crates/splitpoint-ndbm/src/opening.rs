@@ -140,8 +140,8 @@ fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
         is_unmade,
         process: std::process::id(),
         claim,
+        watch: file.watch(),
         pag: file,
-        watch: CutWatch::default(),
         dir,
     })
 }

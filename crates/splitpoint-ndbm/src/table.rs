@@ -121,6 +121,13 @@ impl Table {
         Ok(())
     }
 
+    /// Leaves it to the parent of this process: nothing is written, and no lock of an old file is let go.
+    pub(crate) fn leave_to_parent(self) {
+        if let Self::Old(old) = self {
+            std::mem::forget(old);
+        }
+    }
+
     /// Closes it; what was changed is durable then.
     pub(crate) fn close(self) -> Result<()> {
         match self {

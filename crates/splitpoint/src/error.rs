@@ -108,8 +108,8 @@ pub enum Error {
     },
     /// This handle can no longer be used; open the store again.
     ///
-    /// An earlier call failed, so the handle cannot promise durability, or this process is a fork
-    /// of the one that opened the store.
+    /// An earlier call failed, so the handle cannot promise durability, this process is a fork of the
+    /// one that opened the store, or another program has cut the file since, and another store is in it.
     Poisoned {
         /// The error of that call, or what this process is.
         reason: String,

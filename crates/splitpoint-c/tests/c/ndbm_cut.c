@@ -31,7 +31,9 @@ static void cut(const char *name, int flags)
     CHECK(dbm_error(db) == 0 && dbm_fetch(db, of(&i)).dptr == NULL && dbm_error(db) == EIO);
     CHECK(dbm_nextkey(db).dptr == NULL && dbm_firstkey(db).dptr == NULL);
     CHECK(dbm_store(db, of(&i), of(&i), DBM_REPLACE) == -1 && dbm_delete(db, of(&i)) == -1);
+    errno = 0;
     dbm_close(db);
+    CHECK(errno == EIO);
     /* It is a database again. */
     CHECK((db = dbm_open(name, O_RDWR, 0)) != NULL && dbm_fetch(db, of(&i)).dptr == NULL);
     CHECK(dbm_store(db, of(&i), of(&i), DBM_REPLACE) == 0 && dbm_error(db) == 0);
@@ -42,10 +44,35 @@ static void cut(const char *name, int flags)
     CHECK(errno == EIO);
 }
 
+/* Another program has made a database of the file again before a handle makes its next call. */
+static void made_again(const char *name, int flags)
+{
+    char path[4096];
+    int one = 1, two = 2;
+    DBM *other, *db = dbm_open(name, O_RDWR | O_CREAT, 0600);
+    snprintf(path, sizeof path, "%s.pag", name);
+    CHECK(db != NULL && dbm_store(db, of(&one), of(&one), DBM_REPLACE) == 0);
+    CHECK((other = dbm_open(name, flags, 0)) != NULL && dbm_fetch(other, of(&one)).dsize == sizeof one);
+    CHECK(truncate(path, 0) == 0);
+    dbm_close(db);
+    CHECK((db = dbm_open(name, O_RDWR, 0)) != NULL);
+    CHECK(dbm_store(db, of(&two), of(&two), DBM_REPLACE) == 0);
+    usleep(20000);
+    CHECK(dbm_fetch(other, of(&two)).dptr == NULL && dbm_error(other) == EIO);
+    CHECK(dbm_store(other, of(&one), of(&one), DBM_REPLACE) == -1);
+    errno = 0;
+    dbm_close(other);
+    CHECK(errno == EIO);
+    CHECK(dbm_fetch(db, of(&one)).dptr == NULL && dbm_fetch(db, of(&two)).dsize == sizeof two);
+    dbm_close(db);
+}
+
 int main(int argument_count, char **arguments)
 {
     CHECK(argument_count == 2);
     cut(arguments[1], O_RDWR);
     cut(arguments[1], O_RDONLY);
+    made_again(arguments[1], O_RDWR);
+    made_again(arguments[1], O_RDONLY);
     return 0;
 }

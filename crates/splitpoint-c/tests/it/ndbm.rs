@@ -161,6 +161,16 @@ fn old_databases_are_read_in_place_refused_for_writing_and_converted_if_asked() 
 }
 
 #[test]
+fn a_file_of_the_bsds_is_written_by_its_owner_alone_and_by_its_own_number() {
+    let program = Program::new("ndbm_db.c", LIBRARY, Link::Shared);
+    for case in ["closed", "forked"] {
+        let at = tempfile::tempdir().unwrap();
+        fs::copy(fixture("db185-le-512-small.db"), at.path().join("x.db")).unwrap();
+        assert_eq!(succeed(program.command().arg(case).current_dir(at.path())), "", "{case}");
+    }
+}
+
+#[test]
 fn what_comes_between_the_opening_and_the_first_change_does_no_harm() {
     let program = Program::new("ndbm_convert.c", LIBRARY, Link::Shared);
     for case in ["goes elsewhere", "loses its name", "walks", "was killed", "are two", "is closed"]

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use splitpoint::{Db, ErrorKind, SharedFile};
-use splitpoint_ffi::{Identity, Predecessor, Walk, beside, close_descriptor, replace_descriptor};
+use splitpoint_ffi::{
+    CutWatch, Identity, Predecessor, Walk, beside, close_descriptor, replace_descriptor,
+};
 
 use super::{Database, Descriptor, native_options, share};
 use crate::code::{Code, Failure, Outcome};
@@ -298,6 +300,7 @@ impl Database {
             replaced
         };
         let given = known.map(|known| replace_descriptor(known, was, shared.file()));
+        self.watch = CutWatch::of(Some(shared.file()));
         self.file = Descriptor::Shared(shared);
         self.given = given.transpose().map_err(failed(Code::FILE_OPEN_ERROR))?;
         old.sync().map_err(failed(Code::FILE_SYNC_ERROR))

@@ -3,6 +3,7 @@
 #include <gdbm.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -18,6 +19,7 @@ static void cut(int flags) {
   GDBM_FILE db = gdbm_open("cut.db", 0, GDBM_NEWDB | (flags & GDBM_NOLOCK), 0600, NULL);
   char buf[20];
   datum found;
+  struct stat status;
   int i;
   CHECK(db != NULL);
   for (i = 0; i < 1000; i++) CHECK(gdbm_store(db, number(buf, i), number(buf, i), GDBM_INSERT) == 0);
@@ -31,11 +33,16 @@ static void cut(int flags) {
   CHECK(truncate("cut.db", 0) == 0);
   usleep(20000); /* The size is looked at once in a tick of the clock. */
   CHECK(gdbm_fetch(db, number(buf, 1)).dptr == NULL && gdbm_errno == GDBM_FILE_EOF);
-  CHECK(gdbm_needs_recovery(db) == 1);
+  CHECK(errno == EIO && gdbm_needs_recovery(db) == 1);
   CHECK(gdbm_store(db, number(buf, 1), number(buf, 1), GDBM_REPLACE) == -1);
   CHECK(gdbm_errno == GDBM_NEED_RECOVERY && gdbm_firstkey(db).dptr == NULL);
   CHECK(gdbm_sync(db) == -1 && gdbm_reorganize(db) == -1);
-  gdbm_close(db);
+  /* The claim is gone: nothing makes a database of the file through this handle. */
+  CHECK(gdbm_recover(db, NULL, 0) == -1);
+  CHECK((flags & 7) == GDBM_READER || gdbm_errno == GDBM_NEED_RECOVERY);
+  CHECK(gdbm_store(db, number(buf, 1), number(buf, 1), GDBM_REPLACE) == -1);
+  CHECK(stat("cut.db", &status) == 0 && status.st_size == 0);
+  CHECK(gdbm_close(db) == -1 && gdbm_errno == GDBM_FILE_EOF && errno == EIO);
   CHECK((db = gdbm_open("cut.db", 0, GDBM_WRCREAT, 0600, NULL)) != NULL);
   CHECK(gdbm_store(db, number(buf, 1), number(buf, 1), GDBM_INSERT) == 0 && gdbm_close(db) == 0);
 }

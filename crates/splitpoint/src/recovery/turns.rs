@@ -25,9 +25,15 @@ impl TakeOver for GoOn {
         before: &mut Writer,
         last: LastTurn,
     ) -> Result<Writer> {
+        let superblock = read_superblock(region.storage())?;
+        if superblock.uuid != before.superblock.uuid {
+            // Cut to nothing by a stranger, and made again since: nothing that this handle knows is there.
+            return Err(Error::Poisoned {
+                reason: "another store is in the file by now; open it again".to_string(),
+            });
+        }
         let epoch = region.follow_pieces()?;
         debug_assert_eq!(epoch, region.live().piece_epoch(), "nobody else changes the pieces now");
-        let superblock = read_superblock(region.storage())?;
         if superblock.write_features != 0 {
             return Err(unknown_features(region.storage().path()));
         }

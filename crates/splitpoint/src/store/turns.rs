@@ -693,7 +693,7 @@ mod tests {
 
     use crate::format::READER_TABLE_OFFSET;
     use crate::options::{Durability, Options, Sharing};
-    use crate::{Db, SimDisk};
+    use crate::{Db, ErrorKind, SimDisk};
 
     const MIB: u64 = 1 << 20;
 
@@ -721,6 +721,28 @@ mod tests {
             assert!((0..100).any(|_| goes_on(true)), "one of them takes less than a second");
             assert!(!goes_on(false));
         }
+    }
+
+    /// Somebody cuts the file to nothing, and makes a store in it again, while another handle rests.
+    #[test]
+    fn a_store_that_is_another_one_by_now_is_not_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let open = || Options::new().sharing(Sharing::PerCall).open(&path).unwrap();
+        let resting = open();
+        resting.put("old", "value").unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        let new = open();
+        new.put("new", "value").unwrap();
+        for _ in 0..2 {
+            let refused = resting.put("lost", "value").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Poisoned, "{refused}");
+        }
+        drop(resting);
+        assert!(new.get("lost").unwrap().is_none());
+        new.put("newer", "value").unwrap();
+        drop(new);
+        assert_eq!(open().len(), 2);
     }
 
     /// On a simulated machine each change takes over from another handle.
