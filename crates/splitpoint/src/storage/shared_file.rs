@@ -178,9 +178,7 @@ impl SharedFile {
     fn claim(file: File, path: &Path, is_writer: bool) -> Result<Self> {
         let claimed = Self::try_claim(&file, path, is_writer);
         match claimed {
-            Ok(claim) => {
-                Self::new(file, path, is_writer, Place::Claimed(Mutex::new(Some(claim))))
-            }
+            Ok(claim) => Self::new(file, path, is_writer, Place::Claimed(Mutex::new(Some(claim)))),
             Err(error) => {
                 Self::close_other(file);
                 Err(error)
