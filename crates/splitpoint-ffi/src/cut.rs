@@ -19,7 +19,10 @@ use crate::Identity;
 /// Bytes that every store has: superblocks, live header, and the table of its readers.
 const STORE_BYTES_MIN: u64 = 16 << 10;
 
-/// What every store begins with, without and with the mark of gdbm.
+/// Where the superblocks are.
+const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 4096];
+
+/// What every superblock begins with, without and with the mark of gdbm.
 const MAGICS: [[u8; 8]; 2] = [*b"\x89SPLIT\r\n", *b"\xcf\x9a\x57\x13SPLT"];
 
 /// Which store a file had, and when it was looked at.
@@ -67,16 +70,19 @@ impl CutWatch {
 
 /// Returns whether a file begins as stores do, perhaps with the mark of gdbm.
 pub fn is_store(file: &File) -> bool {
-    let mut head = [0; 8];
-    file.read_exact_at(&mut head, 0).is_ok() && MAGICS.contains(&head)
+    uuid_in(file).is_ok_and(|uuid| uuid.is_some())
 }
 
-/// Returns the uuid of the store in a file, if there is one.
+/// Returns the uuid of the store in a file, if there is one. A new store has one superblock of the two.
 fn uuid_in(file: &File) -> io::Result<Option<Uuid>> {
-    let mut head = [0; 48];
-    file.read_exact_at(&mut head, 0)?;
-    let is_store = MAGICS.iter().any(|magic| head.starts_with(magic));
-    Ok(head.last_chunk().copied().filter(|_| is_store))
+    for offset in SUPERBLOCK_OFFSETS {
+        let mut head = [0; 48];
+        file.read_exact_at(&mut head, offset)?;
+        if MAGICS.iter().any(|magic| head.starts_with(magic)) {
+            return Ok(head.last_chunk().copied());
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the time of the last tick: a read of memory.
@@ -133,14 +139,21 @@ mod tests {
     #[test]
     fn a_store_that_was_cut_and_made_again_is_another_one() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a");
-        let file = new_store(&path, true);
+        for is_gdbms in [false, true] {
+            made_again(&dir.path().join(format!("{is_gdbms}")), is_gdbms);
+        }
+    }
+
+    fn made_again(path: &Path, is_gdbms: bool) {
+        let file = new_store(path, is_gdbms);
         let (identity, watch) = (identity(&file), CutWatch::of(Some(&file)));
-        // Opened and closed it is the same one.
-        new_store(&path, true);
-        assert!(!watch.is_cut(Some(&file), identity));
+        // Opened and closed it is the same one, also with the other superblock.
+        for _ in 0..3 {
+            new_store(path, is_gdbms);
+            assert!(!watch.is_cut(Some(&file), identity));
+        }
         file.set_len(0).unwrap();
-        new_store(&path, true);
+        new_store(path, is_gdbms);
         assert!(watch.is_cut(Some(&file), identity));
         assert!(!CutWatch::of(Some(&file)).is_cut(Some(&file), identity));
         // An original's new database: as long as a store.
