@@ -155,6 +155,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::db::Db;
+    use crate::format::SegmentHeader;
     use crate::options::{Options, Sharing};
     use crate::segments::{SegmentUse, TableSegment};
     use crate::testing::meanwhile::{self, Point};
@@ -178,6 +179,38 @@ mod tests {
         let found = store.runs_beside(&looking).expect("nothing fails");
         let is_same_commit = commit == (looking.log.position(), looking.state);
         Some(is_same_commit && known.to_runs() == found)
+    }
+
+    /// Returns whether a look at the file counts a big record as there that was marked as dead before the
+    /// noted commit, if the change behind that, or the one behind that one, replaces it.
+    fn counts_a_dead_big(is_next: bool) -> bool {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a");
+        let (db, other) = (open(&path), open(&path));
+        (0..200_u32).for_each(|i| db.put((i % 20).to_le_bytes(), [7; 300]).expect("nothing fails"));
+        db.maintain(u64::MAX).expect("nothing fails");
+        db.put("big", [7; 9_000]).expect("nothing fails");
+        let store = other.store();
+        let reader = store.reader.as_ref().expect("it reads between its turns");
+        let _pin = reader.pin(&store.region).expect("nothing fails");
+        let mut looking = store.lock_to_look().expect("nothing fails");
+        store.find_segments_beside(&mut looking).expect("nothing fails");
+        let segments = looking.extents.segments_mut().expect("they were found");
+        let part = segments.parts().map(|(part, _)| part).last().expect("there is a big record");
+        segments.bury_big(part.start).expect("it was live");
+        if !is_next {
+            db.put("another", "value").expect("nothing fails");
+        }
+        db.put("big", [8; 9_000]).expect("nothing fails");
+        let runs = store.runs_beside(&looking).expect("nothing fails");
+        runs.iter().any(|run| run.start == part.start + SegmentHeader::BYTES)
+    }
+
+    #[test]
+    fn a_dead_big_record_was_there_if_the_very_next_change_replaces_it() {
+        assert!(counts_a_dead_big(true));
+        assert!(!counts_a_dead_big(false));
+        assert!(mutant::with(Mutant::NamesDeadBigsAgain, || counts_a_dead_big(false)));
     }
 
     /// Values of all sizes, also such as have a segment of their own; segments begin, are emptied and end.
@@ -252,7 +285,7 @@ mod tests {
             segments.set_use(offset, SegmentUse::Damaged);
             Some(offset)
         };
-        let damaged = (0..20_000_u32).find_map(|i| {
+        let damaged = (0..200_000_u32).find_map(|i| {
             // Not in turn, so that segments that are emptied have live records.
             let key = i.wrapping_mul(0x9e37_79b1) >> 20;
             db.put((key % 300).to_le_bytes(), [7; 150]).expect("nothing fails");

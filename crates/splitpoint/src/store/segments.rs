@@ -10,10 +10,11 @@ use super::{Store, Writer};
 use crate::births::AsOf;
 use crate::error::{Error, Result};
 use crate::format::{
-    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentKind, Superblock,
+    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, Superblock,
 };
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::LogPosition;
+use crate::log::batch::is_member;
 use crate::log::record::RecordKind;
 use crate::log::runs::{Runs, run_of};
 use crate::log::scan::{LogWalk, Trust, big_target};
@@ -74,8 +75,10 @@ impl Store {
 
     /// Returns where the records are that were there at the commit which was noted with the segments.
     ///
-    /// A writer marks the place of a big record as dead before the commit from which on it is. Whatever it
-    /// may have marked since the noted one is named by the records behind that.
+    /// A writer marks the place of a big record as dead before the commit from which on it is. What it had
+    /// marked when the segments were looked at, and is not dead at the noted commit, is named by the change
+    /// behind that, the one that was being made. A later change may name another record: the place of one
+    /// that was dead before may be used again by now.
     pub(super) fn runs_beside(&self, writer: &Writer) -> Result<Runs> {
         let runs = writer.runs().unwrap_or_default();
         let segments = writer.extents.segments();
@@ -85,12 +88,17 @@ impl Store {
         if dead.is_empty() {
             return Ok(runs);
         }
-        let mut runs = runs.to_vec();
+        let (mut runs, mut is_over) = (runs.to_vec(), false);
         look_behind(self, writer.log.position(), |record| {
+            use RecordKind::{Link, Relocate};
+            if is_over || matches!(record.header.kind, Link | Relocate) {
+                return;
+            }
+            is_over = !is_member(record) && !mutant::is_made(Mutant::NamesDeadBigsAgain);
             let Some(prev) = record.header.prev else { return };
             runs.extend(
                 dead.iter()
-                    .filter(|part| part.contains(&prev.offset()))
+                    .filter(|part| part.start + SegmentHeader::BYTES == prev.offset())
                     .map(|part| run_of(part.start, part.end)),
             );
         })?;

@@ -45,6 +45,9 @@ pub(crate) enum Mutant {
     OneGraceForMoments,
     /// A round of looks at moments leaves it at what the rounds before it have found.
     KeepsLargestBelow,
+    /// A snapshot beside a writer takes every dead big record that a later change seems to name for one that
+    /// was there.
+    NamesDeadBigsAgain,
     /// The round of looks frees what was emptied while it was under way.
     ForgetsRounds,
     /// Space is used again that a snapshot of another process has yet to read.
