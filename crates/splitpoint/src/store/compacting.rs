@@ -215,6 +215,10 @@ impl Store {
     /// Retires the big records that died before the store was compacted.
     #[cold]
     pub(super) fn retire_dead_bigs(&self, writer: &mut Writer) {
+        if self.group.check().is_err() {
+            // A change may be half made, which no commit may come behind.
+            return;
+        }
         let emptied = writer.extents.segments().map(SegmentTable::emptied).unwrap_or_default();
         let bigs = || emptied.iter().filter(|(_, is_big)| *is_big).map(|(segment, _)| segment);
         for segment in bigs() {

@@ -347,6 +347,13 @@ impl Store {
         let least_bytes = FREED_SEGMENTS_MIN * u64::from(writer.superblock.segment_bytes_min);
         let is_short = self.region.live().log_bytes() <= PACKED_BYTES_MAX;
         if may_pack && is_short && dead_bytes >= least_bytes && gained_bytes > end / 2 {
+            // What another process looks at cannot be freed: the file would become longer.
+            let others = self.others.as_deref();
+            if self.region.pins.is_pinned_elsewhere()
+                || others.is_some_and(|others| others.oldest_moment().is_some())
+            {
+                return;
+            }
             drop(writer);
             // A failed sync poisons the handle, which the rest of the close sees.
             let _ = self.maintain(2 * dead_bytes);

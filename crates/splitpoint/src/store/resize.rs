@@ -133,7 +133,12 @@ impl Store {
 
     /// Returns whether [`shrink_index`](Self::shrink_index) would merge buckets.
     pub(super) fn is_index_sparse(&self, writer: &Writer) -> bool {
-        self.shape().geometry.bucket_count() > 1 && self.is_below(writer, SPARSE_PERCENT)
+        // A table that was made larger than what it holds yet has not shrunk.
+        let has_died = writer.state.dead_bytes + writer.retired_bytes > 0;
+        let may_have_shrunk = has_died || writer.superblock.is_compacted;
+        may_have_shrunk
+            && self.shape().geometry.bucket_count() > 1
+            && self.is_below(writer, SPARSE_PERCENT)
     }
 
     /// Merges the buckets of a table that has shrunk, as far as one that grows would have them, and gives
@@ -148,9 +153,12 @@ impl Store {
         }
         loop {
             let mut writer = self.lock_for_change()?;
+            // A sync may have failed meanwhile: nothing is stored to the file any more.
+            self.group.check()?;
             let is_merged =
                 (0..MERGES_WITH_LOCK).all(|_| self.merge_below(&mut writer, DENSE_PERCENT));
             if !is_merged {
+                self.group.check()?;
                 writer.extents.give_back_spare_pieces();
                 return Ok(());
             }
