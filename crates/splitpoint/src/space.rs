@@ -259,7 +259,14 @@ impl Space {
 
     /// Returns whether there is room for `count` granules before `end`.
     pub(crate) fn has_room_before(&self, end: u64, count: u64, alignment: u64) -> bool {
-        self.unreserved().any(|extent| extent.granule < end && fits(extent, count, alignment))
+        self.places_before(end, count, alignment) > 0
+    }
+
+    /// Returns how many extents of `count` granules there is room for before `end`, each beginning at a
+    /// multiple of `alignment`.
+    pub(crate) fn places_before(&self, end: u64, count: u64, alignment: u64) -> u64 {
+        let before = self.unreserved().filter(|extent| extent.granule < end);
+        before.map(|extent| places(extent, count, alignment)).sum()
     }
 
     /// Reserves granules like [`allocate`](Self::allocate), but lists them as free until
@@ -325,8 +332,16 @@ impl Space {
 
 /// Returns whether a free extent has `count` granules, the first a multiple of `alignment`.
 fn fits(extent: &Extent, count: u64, alignment: u64) -> bool {
+    places(extent, count, alignment) > 0
+}
+
+/// Returns how many extents of `count` granules a free one has room for, each beginning at a multiple of
+/// `alignment`.
+fn places(extent: &Extent, count: u64, alignment: u64) -> u64 {
     let skip = extent.granule.next_multiple_of(alignment) - extent.granule;
-    extent.count >= skip + count
+    let step = count.next_multiple_of(alignment).max(1);
+    let spare = extent.count.checked_sub(skip + count);
+    spare.map_or(0, |spare| spare / step + 1)
 }
 
 /// Returns the granules from `start` to `end` that are in none of `extents`, in order.
@@ -370,6 +385,9 @@ mod tests {
         space.pack(true);
         assert!(space.has_room_before(9, 4, 4) && !space.has_room_before(8, 10, 1));
         assert!(!space.has_room_before(5, 1, 1), "what is free begins there");
+        let places = [(2, 2), (4, 4), (3, 4), (3, 3), (10, 1)];
+        let places = places.map(|(count, alignment)| space.places_before(9, count, alignment));
+        assert_eq!(places, [4, 1, 1, 2, 0]);
         assert_eq!(space.clone().allocate(2, 1), 5);
         assert_eq!(space.allocate(4, 4), 8, "aligned");
         space.add_free(48, 2);

@@ -800,3 +800,33 @@ fn a_close_after_little_was_deleted_moves_nothing() {
     db.store().pack_at_close();
     assert!(db.stats().unwrap().moved_bytes < db.stats().unwrap().live_bytes / 4);
 }
+
+/// Opens, maintains and closes a store; returns how much that moved, and the bytes of the file.
+fn maintain_alone(disk: &SimDisk, options: &Options) -> (u64, u64) {
+    let db = disk.open(options).unwrap();
+    let done = db.maintain(u64::MAX).unwrap();
+    assert!(done.is_done);
+    db.close().unwrap();
+    (done.moved_bytes, disk.file().len() as u64)
+}
+
+#[test]
+fn a_second_maintenance_of_a_file_moves_nothing() {
+    const KEYS: u64 = 16_000;
+    let mut moved = 0;
+    for seed in 0..12 {
+        let options = Options::new().seed(seed).durability(Durability::Buffered);
+        let disk = SimDisk::new();
+        let db = disk.open(&options).unwrap();
+        (0..KEYS).for_each(|i| db.put(i.to_le_bytes(), [7; 200]).unwrap());
+        db.close().unwrap();
+        let db = disk.open(&options).unwrap();
+        let doomed = (0..KEYS).filter(|i| i % 8 > 0);
+        doomed.for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+        db.close().unwrap();
+        let (moved_bytes, bytes) = maintain_alone(&disk, &options);
+        assert_eq!(maintain_alone(&disk, &options), (0, bytes), "seed {seed}");
+        moved += moved_bytes;
+    }
+    assert!(moved > 0, "the first has nothing to do");
+}

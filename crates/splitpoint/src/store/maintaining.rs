@@ -287,7 +287,8 @@ impl Store {
     }
 
     /// Returns the last segment of the file, if it is before `lowest`, nothing but a checkpoint is
-    /// behind it, much of the file is free and what it has fits before it.
+    /// behind it, much of the file is free and what it has fits before it. For a head that is left there
+    /// is room for two: both heads go on in new segments.
     fn last_to_move(&self, writer: &Writer, lowest: u64) -> Option<TableSegment> {
         let compacting = writer.compacting.as_ref().filter(|_| self.may_move_last(writer))?;
         let segments = writer.extents.segments()?;
@@ -295,7 +296,8 @@ impl Store {
         let is_moved = matches!(last.segment_use, SegmentUse::Log | SegmentUse::Compacted);
         // A replay comes to a head by the record that names its first copy, or by a checkpoint.
         let first = last.offset + SegmentHeader::BYTES;
-        let is_empty_head = writer.heads().iter().any(|head| head.offset == first);
+        let heads = writer.heads();
+        let is_empty_head = heads.iter().any(|head| head.offset == first);
         if !is_moved || is_empty_head || last.offset >= lowest {
             return None;
         }
@@ -309,9 +311,12 @@ impl Store {
         if is_big_behind || is_table_behind || pieces.any(|piece| piece > granule) {
             return None;
         }
-        let needed_bytes = last.bytes.max(compacting.head.next_segment_bytes(&self.region));
-        let needed = needed_bytes / GRANULE_BYTES;
-        writer.extents.space().has_room_before(granule, needed, needed).then_some(last)
+        let next_bytes =
+            [&compacting.head, &writer.log].map(|head| head.next_segment_bytes(&self.region));
+        let needed = next_bytes.into_iter().fold(last.bytes, u64::max) / GRANULE_BYTES;
+        let is_head = heads.iter().any(|head| head.segment_offset == last.offset);
+        let places = writer.extents.space().places_before(granule, needed, needed);
+        (places >= 1 + u64::from(is_head)).then_some(last)
     }
 
     /// Returns whether the file ends with a checkpoint that would fit before.
