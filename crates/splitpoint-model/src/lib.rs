@@ -1,8 +1,8 @@
 //! How the processes that share a store go about it, as a model that a machine checks.
 //!
 //! The model has what several processes do to one file: the turns of writers, pins with two counters and
-//! a parity, what compaction empties and uses again, checkpoints that both superblocks name, and what the
-//! next writer does after a death. Each [`Action`] names the function of the engine that it stands for.
+//! a parity, what compaction empties and uses again, checkpoints that both superblocks name, over several turns
+//! and with the syncs between them, and what the next writer does after a death. Each [`Action`] names the function of the engine that it stands for.
 //! [`stateright`] visits every state that they can reach in any order, within [`Bounds`], and looks at each
 //! whether the [`PROPERTIES`] hold.
 //!
@@ -98,6 +98,12 @@ pub enum Canary {
     HorizonIgnored,
     /// A sync covers the last record of the log alone.
     SyncsTailAlone,
+    /// A superblock names an image before that is durable, and the log before it.
+    NamedBeforeDurable,
+    /// A superblock names an image whose place another handle has freed meanwhile.
+    FreedImageNamed,
+    /// The place of a checkpoint is freed that a superblock on the disk may still name.
+    PlaceFreedBeforeNamedDurably,
     /// Nobody gives way to one that waits.
     WaitWordIgnored,
     /// A place that is kept between turns is not handed over although another wants it.
@@ -148,12 +154,18 @@ pub enum Action {
     BeginSync(u8),
     /// `Region::sync_range`, `LiveHeader::raise_durable_lsn`.
     EndSync(u8),
-    /// `Store::begin_checkpoint`, `Store::walk_to_end`.
+    /// `Store::image_in_turn`: the image, of a checkpoint that ends in a later turn.
     WriteCheckpoint(u8),
-    /// `Store::make_durable_in_turn`: the log before it, and the image.
+    /// `Store::checkpoint_in_this_turn`: the image, of one that ends in this turn.
+    CheckpointInTurn(u8),
+    /// `Store::sync_ending`, which needs no turn: the log before it, and the image; or a superblock that names
+    /// it.
     SyncCheckpoint(u8),
-    /// `Store::write_naming`: the older superblock names it; later the other one too.
+    /// `Store::go_on_ending`: the older superblock names it, in the cache; later the other one too; at last the
+    /// place of the one before is free. A handle that does not take turns makes each superblock durable at once.
     NameCheckpoint(u8),
+    /// `Store::free_pending`: another handle gives up what is on its way.
+    FreePending(u8),
     /// `Store::end_turn`: the turn word says that it has ended.
     SayEnded(u8),
     /// `Neighbours::give_up_turn`, of a place that is kept by `Store::hand_over_if_due`.
@@ -196,15 +208,14 @@ impl stateright::Model for Model {
     fn init_states(&self) -> Vec<State> {
         let Bounds { writers, turns, readers, looks, snapshots, .. } = self.bounds;
         let file = File::new();
-        let checkpoint = Checkpoint { lsn: 1, slot: file.slot };
-        let content = file.content;
-        let disk = Disk { content, superblocks: [checkpoint; 2], newest: 0 };
+        let disk = Disk { content: file.content, superblocks: file.superblocks };
         let ghost = Ghost {
             visible: 1,
             complete: 1,
             promised: 1,
             stamp: 0,
             next_record: 2,
+            next_image: 1,
             puts_left: self.bounds.puts,
             moves_left: self.bounds.moves,
             checkpoints_left: self.bounds.checkpoints,

@@ -11,8 +11,13 @@ impl State {
     pub(crate) fn survives_power_loss(&self) -> bool {
         let is_dirty = |segment: &usize| self.file.content[*segment] != self.disk.content[*segment];
         let dirty: Vec<usize> = (0..SEGMENTS).filter(is_dirty).collect();
-        let mut checkpoints = self.disk.superblocks.to_vec();
+        // What the cache has of a superblock may be on the disk, or not yet.
+        let mut checkpoints = [self.disk.superblocks, self.file.superblocks].concat();
+        checkpoints.sort_unstable();
         checkpoints.dedup();
+        if !checkpoints.iter().all(|&checkpoint| self.file.has_durable_image(checkpoint)) {
+            return false;
+        }
         (0..1_u32 << dirty.len()).all(|written| {
             let mut image = self.disk.content;
             for (i, &segment) in dirty.iter().enumerate() {

@@ -71,6 +71,21 @@ pub struct File {
     pub parity: u8,
     /// Pins of the place of each reader, on both parities.
     pub pins: [[u8; 2]; PROCESSES],
+    /// Where images of checkpoints are (the live header): the one that is named, and one that is pending.
+    pub places: [Option<Place>; 2],
+    /// The checkpoint that each superblock names, in the cache.
+    pub superblocks: [Checkpoint; 2],
+    /// Which superblock is newer.
+    pub newest: u8,
+}
+
+/// The place of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Whose it is.
+    pub checkpoint: Checkpoint,
+    /// Whether the image is durable.
+    pub is_durable: bool,
 }
 
 /// A checkpoint: the index as of a record of the log.
@@ -80,6 +95,8 @@ pub struct Checkpoint {
     pub lsn: u8,
     /// The index.
     pub slot: Slot,
+    /// Which image has it: each one is another.
+    pub image: u8,
 }
 
 /// What a power loss leaves.
@@ -88,10 +105,8 @@ pub struct Disk {
     /// Which record of each segment was synced. What was stored there since may be on the disk too, or a
     /// part of it.
     pub content: [u8; SEGMENTS],
-    /// The checkpoint that each superblock names.
+    /// The checkpoint that each superblock names which was synced. What the cache has may be on the disk too.
     pub superblocks: [Checkpoint; 2],
-    /// Which superblock is newer.
-    pub newest: u8,
 }
 
 /// How far a grace period is that somebody waits for.
@@ -172,8 +187,17 @@ pub enum Making {
     Written(Checkpoint),
     /// The log before it is durable, and the image.
     Durable(Checkpoint),
-    /// One superblock names it.
-    NamedOnce(Checkpoint),
+    /// So many superblocks name it, the last of them in the cache.
+    Naming(Checkpoint, u8),
+    /// So many superblocks name it durably.
+    Named(Checkpoint, u8),
+}
+
+impl Making {
+    /// Returns whether it waits for a sync, which needs no turn.
+    pub(crate) fn is_unsynced(self) -> bool {
+        matches!(self, Self::Written(_) | Self::Naming(..))
+    }
 }
 
 /// A process that writes.
@@ -201,6 +225,8 @@ pub struct Writer {
     pub waiting: Vec<Waiting>,
     /// The checkpoint that it makes.
     pub making: Making,
+    /// Whether it makes all of it within this turn.
+    pub is_in_turn: bool,
     /// Checkpoints that it has begun.
     pub begun: u8,
     /// Which of them both superblocks name (`replay_checkpoint`).
@@ -260,6 +286,8 @@ pub struct Ghost {
     pub stamp: u8,
     /// The next record.
     pub next_record: u8,
+    /// The next image.
+    pub next_image: u8,
     /// Events that may still happen.
     pub puts_left: u8,
     /// See `puts_left`.
@@ -293,6 +321,7 @@ impl File {
     /// Returns a file with one record, which a checkpoint has.
     pub(crate) fn new() -> Self {
         let slot = Slot { segment: 0, record: 1, version: 1 };
+        let checkpoint = Checkpoint { lsn: 1, slot, image: 0 };
         let mut file = Self {
             content: [0; SEGMENTS],
             uses: [Use::Free; SEGMENTS],
@@ -306,6 +335,9 @@ impl File {
             is_wanted: false,
             parity: 0,
             pins: [[0; 2]; PROCESSES],
+            places: [Some(Place { checkpoint, is_durable: true }), None],
+            superblocks: [checkpoint; 2],
+            newest: 0,
         };
         (file.content[0], file.uses[0], file.live[0], file.log[0]) = (1, Use::Log, 1, slot);
         file
@@ -321,6 +353,22 @@ impl File {
             return None;
         }
         self.uses.iter().position(|&segment_use| segment_use == Use::Free).map(|at| at as u8)
+    }
+
+    /// Returns the checkpoint that the newest superblock names.
+    pub(crate) fn named(&self) -> Checkpoint {
+        self.superblocks[usize::from(self.newest)]
+    }
+
+    /// Returns the place that the newest superblock does not name (`Writer::pending`).
+    pub(crate) fn pending(&self) -> Option<Place> {
+        let is_pending = |place: &Place| place.checkpoint != self.named();
+        self.places.iter().flatten().copied().find(is_pending)
+    }
+
+    /// Returns whether the image of a checkpoint is in its place, and durable.
+    pub(crate) fn has_durable_image(&self, checkpoint: Checkpoint) -> bool {
+        self.places.contains(&Some(Place { checkpoint, is_durable: true }))
     }
 
     /// Returns whether the index leads to the record that it names.

@@ -1,7 +1,7 @@
 //! What a writer does: its turn, changes, compaction, syncs, checkpoints.
 
 use crate::{
-    Action, Canary, Checkpoint, Grace, Making, Model, Period, SEGMENTS, Slot, State, Step,
+    Action, Canary, Checkpoint, Grace, Making, Model, Period, Place, SEGMENTS, Slot, State, Step,
     TURNS_IN_ROW, Use, Waiting, Word, Writer,
 };
 
@@ -43,6 +43,10 @@ impl Model {
         {
             actions.push(Action::BeginSync(w));
         }
+        let is_between = matches!(writer.step, Step::Idle | Step::Kept);
+        if self.is_by_turns() && is_between && writer.making.is_unsynced() {
+            actions.push(Action::SyncCheckpoint(w));
+        }
         if state.ghost.deaths_left > 0 {
             actions.push(Action::KillWriter(w));
         }
@@ -71,18 +75,29 @@ impl Model {
         let State { file, ghost, .. } = state;
         let writer = &state.writers[usize::from(w)];
         match writer.making {
-            Making::None if ghost.checkpoints_left > 0 => actions.push(Action::WriteCheckpoint(w)),
+            // The checkpoint of another handle is left alone for a while, or given up.
+            Making::None if ghost.checkpoints_left > 0 => {
+                let is_pending = file.pending().is_some();
+                let begin = if is_pending { Action::FreePending } else { Action::WriteCheckpoint };
+                actions.push(begin(w));
+                if self.is_by_turns() && !is_pending {
+                    actions.push(Action::CheckpointInTurn(w));
+                }
+            }
             Making::None => {}
-            Making::Written(_) => actions.push(Action::SyncCheckpoint(w)),
-            Making::Durable(_) | Making::NamedOnce(_) => actions.push(Action::NameCheckpoint(w)),
+            Making::Written(_) if self.is_made(Canary::NamedBeforeDurable) => {
+                actions.push(Action::NameCheckpoint(w));
+            }
+            Making::Written(_) | Making::Naming(..) if self.is_by_turns() && !writer.is_in_turn => {
+            }
+            Making::Written(_) | Making::Naming(..) => actions.push(Action::SyncCheckpoint(w)),
+            Making::Durable(_) | Making::Named(..) => actions.push(Action::NameCheckpoint(w)),
         }
-        // By turns it is made within one, all of it; else a thread makes it beside changes.
-        let is_making = self.is_by_turns() && writer.making != Making::None;
         let is_room = file.place_of_next().is_some();
-        if ghost.puts_left > 0 && is_room && !is_making {
+        if ghost.puts_left > 0 && is_room && !writer.is_in_turn {
             actions.push(Action::Append(w));
         }
-        if ghost.moves_left > 0 && is_room && !is_making {
+        if ghost.moves_left > 0 && is_room && !writer.is_in_turn {
             actions.push(Action::Move(w));
         }
         let mut segments = 0..SEGMENTS as u8;
@@ -96,7 +111,7 @@ impl Model {
             actions.push(Action::TakeReusable(w));
         }
         let is_looking = matches!(writer.period, Period::Stragglers(1..) | Period::Flipped(1..));
-        if self.is_by_turns() && writer.making == Making::None && !is_looking {
+        if self.is_by_turns() && !writer.is_in_turn && !is_looking {
             let is_early = self.is_made(Canary::PlaceGivenUpBeforeWord);
             actions.push(if is_early { Action::GiveUpPlace(w) } else { Action::SayEnded(w) });
         }
@@ -186,9 +201,14 @@ impl Model {
                 state.writers[usize::from(w)].syncing = Some((state.file.committed, segments));
             }
             Action::EndSync(w) => state.end_sync(w),
-            Action::WriteCheckpoint(_) | Action::SyncCheckpoint(_) | Action::NameCheckpoint(_) => {
-                self.make_checkpoint(state, action);
+            Action::WriteCheckpoint(w) => state.write_checkpoint(w),
+            Action::CheckpointInTurn(w) => {
+                state.write_checkpoint(w);
+                state.writers[usize::from(w)].is_in_turn = true;
             }
+            Action::SyncCheckpoint(w) => self.sync_checkpoint(state, w),
+            Action::NameCheckpoint(w) => self.name_checkpoint(state, w),
+            Action::FreePending(_) => self.free_pending(state),
             Action::SayEnded(w) => state.say_ended(w),
             Action::GiveUpPlace(w) => {
                 state.place = None;
@@ -248,8 +268,11 @@ impl Model {
             ghost.visible = ghost.visible.max(file.slot.version);
         }
         writer.in_row = 1;
-        writer.making = Making::None;
-        (writer.begun, writer.replay_checkpoint) = (0, 0);
+        if was_killed {
+            // `Checkpointing::go_on`: one that was killed leaves no checkpoint on its way.
+            writer.making = Making::None;
+            writer.replay_checkpoint = 0;
+        }
         writer.step = Step::Turn;
         // Nobody knows when they died.
         writer.waiting.clear();
@@ -257,6 +280,9 @@ impl Model {
             if file.uses[usize::from(segment)] == Use::Emptied {
                 writer.await_reuse(segment, file.committed, ghost.stamp);
             }
+        }
+        if was_killed && !self.is_made(Canary::KilledTurnTakenForEnded) {
+            self.free_pending(state);
         }
     }
 
@@ -305,36 +331,83 @@ impl Model {
         };
     }
 
-    fn make_checkpoint(&self, state: &mut State, action: Action) {
-        let State { file, disk, ghost, writers, .. } = state;
-        let (Action::WriteCheckpoint(w) | Action::SyncCheckpoint(w) | Action::NameCheckpoint(w)) =
-            action
-        else {
-            unreachable!("it is one of a checkpoint")
-        };
-        let writer = &mut writers[usize::from(w)];
-        writer.making = match writer.making {
-            Making::None => {
-                ghost.checkpoints_left -= 1;
-                writer.begun += 1;
-                Making::Written(Checkpoint { lsn: file.committed, slot: file.slot })
-            }
+    /// `Store::sync_ending`.
+    fn sync_checkpoint(&self, state: &mut State, w: u8) {
+        let at = usize::from(w);
+        match state.writers[at].making {
             Making::Written(checkpoint) => {
-                let segments = file.unsynced(self.is_made(Canary::SyncsTailAlone));
-                let lsn = file.committed;
-                state.sync(lsn, segments);
-                return state.writers[usize::from(w)].making = Making::Durable(checkpoint);
-            }
-            Making::Durable(checkpoint) | Making::NamedOnce(checkpoint) => {
-                disk.newest ^= 1;
-                disk.superblocks[usize::from(disk.newest)] = checkpoint;
-                let is_once = matches!(writer.making, Making::Durable(_));
-                if !is_once || self.is_made(Canary::FreedBeforeSecondSuperblock) {
-                    writer.replay_checkpoint = writer.begun;
+                let segments = state.file.unsynced(self.is_made(Canary::SyncsTailAlone));
+                state.sync(state.file.committed, segments);
+                for place in state.file.places.iter_mut().flatten() {
+                    place.is_durable |= place.checkpoint == checkpoint;
                 }
-                if is_once { Making::NamedOnce(checkpoint) } else { Making::None }
+                state.writers[at].making = Making::Durable(checkpoint);
             }
+            Making::Naming(checkpoint, count) => {
+                // Another handle may have written the other one meanwhile.
+                let State { file, disk, .. } = state;
+                for (synced, &cached) in disk.superblocks.iter_mut().zip(&file.superblocks) {
+                    if cached == checkpoint {
+                        *synced = cached;
+                    }
+                }
+                state.writers[at].making = Making::Named(checkpoint, count);
+            }
+            other => unreachable!("{other:?} waits for no sync"),
+        }
+    }
+
+    /// `Store::go_on_ending`.
+    fn name_checkpoint(&self, state: &mut State, w: u8) {
+        let State { file, disk, writers, .. } = state;
+        let writer = &mut writers[usize::from(w)];
+        let (checkpoint, count) = match writer.making {
+            Making::Written(checkpoint) | Making::Durable(checkpoint) => (checkpoint, 0),
+            Making::Named(checkpoint, count) => (checkpoint, count),
+            other => unreachable!("{other:?} is not durable"),
         };
+        // `Store::is_pending`
+        let is_newest = match count {
+            0 => file.named().lsn < checkpoint.lsn || !self.is_by_turns(),
+            _ => file.named() == checkpoint,
+        };
+        let has_place = file.places.iter().flatten().any(|place| place.checkpoint == checkpoint);
+        let is_pending = is_newest && has_place;
+        if !is_pending && !self.is_made(Canary::FreedImageNamed) {
+            (writer.making, writer.is_in_turn) = (Making::None, false);
+            return;
+        }
+        if count < 2 {
+            file.newest ^= 1;
+            file.superblocks[usize::from(file.newest)] = checkpoint;
+            writer.making = Making::Naming(checkpoint, count + 1);
+            if count == 0 && self.is_made(Canary::FreedBeforeSecondSuperblock) {
+                writer.replay_checkpoint = writer.begun;
+            }
+        }
+        if !self.is_by_turns() {
+            disk.superblocks = file.superblocks;
+            writer.making = Making::Named(checkpoint, count + 1);
+        }
+        if count == 2 || !self.is_by_turns() && count == 1 {
+            (writer.making, writer.is_in_turn) = (Making::None, false);
+            writer.replay_checkpoint = writer.begun;
+            state.release_all_but_named();
+        }
+    }
+
+    /// `Store::free_pending`, and `Opening::settle_checkpoints` after a death.
+    fn free_pending(&self, state: &mut State) {
+        let State { file, disk, .. } = state;
+        let Some(pending) = file.pending() else { return };
+        // The newest superblock may be in the cache alone, so that the other one names what is freed.
+        if pending.checkpoint.lsn <= file.named().lsn
+            && !self.is_made(Canary::PlaceFreedBeforeNamedDurably)
+        {
+            file.superblocks = [file.named(); 2];
+            disk.superblocks = file.superblocks;
+        }
+        state.release_all_but_named();
     }
 }
 
@@ -394,6 +467,28 @@ impl State {
         *live = live.saturating_sub(1);
         file.committed = file.log_end;
         writer.step = Step::Turn;
+    }
+
+    /// `Store::image_in_turn`.
+    fn write_checkpoint(&mut self, w: u8) {
+        let Self { file, ghost, writers, .. } = self;
+        ghost.checkpoints_left -= 1;
+        let (lsn, slot, image) = (file.committed, file.slot, ghost.next_image);
+        ghost.next_image += 1;
+        let checkpoint = Checkpoint { lsn, slot, image };
+        let place = file.places.iter_mut().find(|place| place.is_none());
+        *place.expect("nothing is pending") = Some(Place { checkpoint, is_durable: false });
+        let writer = &mut writers[usize::from(w)];
+        writer.begun += 1;
+        writer.making = Making::Written(checkpoint);
+    }
+
+    /// `release_all_but`.
+    fn release_all_but_named(&mut self) {
+        let named = self.file.named();
+        for place in &mut self.file.places {
+            place.take_if(|place| place.checkpoint != named);
+        }
     }
 
     fn retire(&mut self, w: u8, segment: u8) {

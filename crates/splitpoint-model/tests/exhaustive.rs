@@ -169,6 +169,32 @@ fn a_sync_of_the_tail_alone_is_found() {
 }
 
 #[test]
+fn an_image_that_is_named_before_it_is_durable_is_found() {
+    let bounds = Bounds { writers: 2, turns: 1, puts: 1, checkpoints: 1, ..NONE };
+    check_canary(Canary::NamedBeforeDurable, POWER, bounds);
+}
+
+#[test]
+fn an_image_that_is_named_after_another_handle_has_freed_it_is_found() {
+    let bounds = Bounds { writers: 2, turns: 2, puts: 1, checkpoints: 2, ..NONE };
+    check_canary(Canary::FreedImageNamed, POWER, bounds);
+}
+
+#[test]
+fn a_place_that_is_freed_before_the_next_checkpoint_is_named_durably_is_found() {
+    let bounds = Bounds { writers: 2, turns: 2, puts: 1, checkpoints: 2, ..NONE };
+    check_canary(Canary::PlaceFreedBeforeNamedDurably, POWER, bounds);
+}
+
+#[test]
+fn a_checkpoint_goes_on_over_the_turns_of_both_writers() {
+    let bounds = Bounds { writers: 2, turns: 4, puts: 1, checkpoints: 1, ..NONE };
+    check(Bounds { turns: 3, deaths: 1, ..bounds }, 10_000);
+    check(Bounds { turns: 2, checkpoints: 2, deaths: 1, ..bounds }, 10_000);
+    check_deeply(Bounds { puts: 2, checkpoints: 2, deaths: 1, ..bounds });
+}
+
+#[test]
 fn an_ignored_wait_word_is_found() {
     check_canary(Canary::WaitWordIgnored, OVERTAKEN, Bounds { writers: 2, turns: 5, ..NONE });
 }

@@ -60,6 +60,7 @@ use crate::storage::open::{
 use crate::storage::reader_table::{LastWriter, may_be_table, note_other_writer};
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
+use crate::testing::mutant::{self, Mutant};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
@@ -524,7 +525,9 @@ impl Opening {
             note_writer(region.storage())?;
         }
         // Some other handle may be about to end its checkpoint.
-        let is_pending_kept = last_writer.turn.has_ended() && options.sharing.takes_turns();
+        let is_pending_kept = last_writer.turn.has_ended()
+            && options.sharing.takes_turns()
+            && !mutant::is_made(Mutant::FreesPendingAtOpen);
         match tables {
             Tables::Clean => self.open_clean(region),
             // A read-only handle cannot finish the last change: it builds a private index.

@@ -348,6 +348,7 @@ impl Store {
             }
         }
         store.end_opening(last_writer.turn);
+        store.region.storage().end_opening();
         store
     }
 

@@ -229,14 +229,32 @@ impl Extents {
                 return Err(Error::Corrupt { what, offset, expected, found });
             }
         }
-        if !table.has_room(file_bytes) {
-            let what = "size of the segment table";
-            return Err(Error::Corrupt { what, offset, expected: file_bytes, found: bytes });
-        }
         table.mend(file_bytes);
+        let tail_offset = live.committed().1.tail_segment;
+        let is_tail_inside = table.has_room(tail_offset + 1);
         self.segments = Some(table);
         self.free_the_rest();
-        Ok(true)
+        if is_tail_inside && self.forget_end_without_table() {
+            return Ok(true);
+        }
+        self.segments = None;
+        let what = "size of the segment table";
+        Err(Error::Corrupt { what, offset, expected: file_bytes, found: bytes })
+    }
+
+    /// Removes free granules at the end for which the segment table has no room from the list, and returns
+    /// whether it has room for the others.
+    ///
+    /// A table is made that has room before the end is raised for anything else. But the end is raised for that
+    /// table itself while the one before is the table: whoever is killed or fails between the two leaves free
+    /// granules behind its room.
+    fn forget_end_without_table(&mut self) -> bool {
+        let has_room = |space: &Space, segments: &Option<SegmentTable>| {
+            let end = space.end() * GRANULE_BYTES;
+            segments.as_ref().is_some_and(|segments| segments.has_room(end))
+        };
+        has_room(&self.space, &self.segments)
+            || self.space.trim() && has_room(&self.space, &self.segments)
     }
 
     /// Keeps the mapping of the segment table that this handle had in an earlier turn, in case that the table

@@ -91,22 +91,40 @@ pub(crate) fn try_lock(file: &File, byte: LockByte, kind: LockKind) -> io::Resul
         LockKind::Shared => libc::F_RDLCK,
         LockKind::Exclusive => libc::F_WRLCK,
     };
-    let try_once = || match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, 1, kind)) {
+    try_lock_all(file, byte, 1, kind)
+}
+
+/// Locks both bytes of a writer that opens the file, by one call; returns `false` if another description has
+/// a lock on either.
+#[cfg(target_os = "linux")]
+pub(crate) fn try_lock_to_open(file: &File) -> io::Result<bool> {
+    const { assert!(LockByte::OPENING.0 == LockByte::WRITER.0 + 1) };
+    try_lock_all(file, LockByte::WRITER, 2, libc::F_WRLCK)
+}
+
+#[cfg(target_os = "linux")]
+fn try_lock_all(
+    file: &File,
+    byte: LockByte,
+    byte_count: i64,
+    kind: libc::c_int,
+) -> io::Result<bool> {
+    let try_once = || match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, kind)) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Ok(false)
         }
         locked => locked.map(|()| true),
     };
-    Ok(try_once()? || take_from_own_process(file, byte, kind)? && try_once()?)
+    let mut found = lock_of(byte, byte_count, kind);
+    Ok(try_once()? || take_from_own_process(file, &mut found)? && try_once()?)
 }
 
 /// Takes the lock bytes out of a lock of the whole file that this program has, if that is what stands in the
-/// way; returns whether it was.
+/// way of a lock, which is overwritten; returns whether it was.
 #[cold]
 #[cfg(target_os = "linux")]
-fn take_from_own_process(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool> {
-    let mut found = lock_of(byte, 1, kind);
-    call(file, libc::F_OFD_GETLK, &mut found)?;
+fn take_from_own_process(file: &File, found: &mut libc::flock) -> io::Result<bool> {
+    call(file, libc::F_OFD_GETLK, found)?;
     // One of a description has no process, one of a child namespace not this number.
     let is_own = found.l_pid.cast_unsigned() == std::process::id();
     let is_whole = found.l_start < LockByte::PRESENCE.0.cast_signed();
@@ -184,6 +202,10 @@ mod without {
         Ok(true)
     }
 
+    pub(crate) fn try_lock_to_open(_: &File) -> io::Result<bool> {
+        Ok(true)
+    }
+
     pub(crate) fn unlock(_: &File, _: LockByte) -> io::Result<()> {
         Ok(())
     }
@@ -201,7 +223,9 @@ mod without {
     }
 }
 #[cfg(not(target_os = "linux"))]
-pub(crate) use without::{is_locked, is_locked_exclusively, try_lock, unlock, unlock_all};
+pub(crate) use without::{
+    is_locked, is_locked_exclusively, try_lock, try_lock_to_open, unlock, unlock_all,
+};
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
 mod tests {

@@ -14,7 +14,6 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::UNIX_EPOCH;
 
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mm::MsyncFlags;
@@ -79,28 +78,34 @@ impl Drop for Lock {
 impl Mapped {
     /// Maps `file`, which the caller has locked, for reading or for both.
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
-        let file = Arc::new(OwnFile::new(file)?);
+        let (file, found) = look_at(file)?;
         let claims = Arc::new(Claims::default());
         let lock = Lock::Description(Neighbours::new(file.clone(), claims.clone()));
-        Self::with_lock(file, path, is_writable, lock, claims)
+        Self::with_lock(file, found, path, is_writable, lock, claims)
     }
 
     /// Maps a file whose description the program shares.
     pub(super) fn shared(file: &SharedFile, is_writable: bool) -> io::Result<Self> {
         let path = file.path().to_path_buf();
         if let Some(own) = file.own_description() {
-            let own = Arc::new(OwnFile::new(own?)?);
+            let (own, found) = look_at(own?)?;
             let claims = Arc::new(Claims::default());
             let neighbours = Neighbours::of_program(own.clone(), claims.clone());
             let lock = Lock::ByTurns(neighbours, file.clone());
-            return Self::with_lock(own, path, is_writable, lock, claims);
+            return Self::with_lock(own, found, path, is_writable, lock, claims);
         }
-        let own = Arc::new(OwnFile::new(file.descriptor()?)?);
-        Self::with_lock(own, path, is_writable, Lock::Byte(file.clone()), Arc::default())
+        let (own, found) = look_at(file.descriptor()?)?;
+        Self::with_lock(own, found, path, is_writable, Lock::Byte(file.clone()), Arc::default())
+    }
+
+    /// Takes the descriptor for its own while the program waits for the call that opens the handle.
+    pub(super) fn trust_until_opened(&self) {
+        self.file.trust();
     }
 
     fn with_lock(
         file: Arc<OwnFile>,
+        (identity, file_bytes): (Identity, u64),
         path: PathBuf,
         is_writable: bool,
         lock: Lock,
@@ -111,20 +116,16 @@ impl Mapped {
             let reason = format!("expected memory pages of 4096 bytes, found {page_bytes}");
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
-        let metadata = file.metadata()?;
-        let birth = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-        let identity = Identity {
-            boot_id: boot_id(),
-            mount_id: mount_id(&file),
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            birth_ns: birth.map_or(0, |since| since.as_nanos() as u64),
-        };
         let protection = if is_writable { Protection::ReadWrite } else { Protection::Read };
-        let file_bytes = metadata.len().min(FILE_BYTES_MAX);
+        let windows = Windows::new(protection)?;
+        if let Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) = &lock
+            && is_writable
+        {
+            neighbours.set_table(windows.reader_table());
+        }
         Ok(Self {
             view: View::new(&file, file_bytes)?,
-            windows: Windows::new(protection)?,
+            windows,
             file,
             path,
             identity,
@@ -172,6 +173,7 @@ impl Drop for Mapped {
             && let Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) = &self.lock
         {
             neighbours.let_go();
+            self.file.trust();
         }
     }
 }
@@ -183,6 +185,10 @@ impl Storage for Mapped {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    fn end_opening(&self) {
+        self.file.watch();
     }
 
     fn neighbours(&self) -> Option<&Neighbours> {
@@ -486,19 +492,41 @@ fn read_boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns the kernel's number of the mount through which the file was opened, if the kernel never
-/// reuses such numbers; otherwise 0.
+/// Takes an open file, and returns its identity and its size, by one call of the system.
 ///
-/// Older kernels reuse them: a file system may get the same number when it is mounted again, so
-/// there the number proves nothing.
-fn mount_id(file: &File) -> u64 {
+/// The number of the mount is 0 unless the kernel never reuses such numbers. Older kernels do: a file system
+/// may get the same number when it is mounted again, so there the number proves nothing.
+fn look_at(file: File) -> io::Result<(Arc<OwnFile>, (Identity, u64))> {
     /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
     const UNIQUE: u32 = 0x4000;
-    let wanted = StatxFlags::from_bits_retain(UNIQUE);
-    match rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted) {
-        Ok(found) if found.stx_mask & UNIQUE != 0 => found.stx_mnt_id,
-        _ => 0,
-    }
+    let wanted = StatxFlags::from_bits_retain(UNIQUE) | StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let (mut mount_id, mut birth_ns) = (0, 0);
+    let (device, inode, bytes) = match rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted) {
+        Ok(found)
+            if found.stx_mask & StatxFlags::BASIC_STATS.bits()
+                == StatxFlags::BASIC_STATS.bits() =>
+        {
+            if found.stx_mask & UNIQUE != 0 {
+                mount_id = found.stx_mnt_id;
+            }
+            if found.stx_mask & StatxFlags::BTIME.bits() != 0
+                && let Ok(seconds) = u64::try_from(found.stx_btime.tv_sec)
+            {
+                let nanoseconds = u64::from(found.stx_btime.tv_nsec);
+                birth_ns = seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds);
+            }
+            let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+            (device, found.stx_ino, found.stx_size)
+        }
+        // A kernel, or a filter of system calls, that does not know it.
+        _ => {
+            let found = file.metadata()?;
+            (found.dev(), found.ino(), found.len())
+        }
+    };
+    let identity = Identity { boot_id: boot_id(), mount_id, device, inode, birth_ns };
+    let file = Arc::new(OwnFile::known(file, device, inode));
+    Ok((file, (identity, bytes.min(FILE_BYTES_MAX))))
 }
 
 #[cfg(all(test, target_os = "linux", not(miri), not(loom)))]

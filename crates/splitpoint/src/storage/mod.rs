@@ -458,6 +458,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(Room::Claimed)
     }
 
+    /// Notes that the program has the handle from now on, and may close descriptors.
+    fn end_opening(&self) {}
+
     /// Has blocks claimed anew that were claimed before: a copy may share them since.
     fn forget_claims(&self) {}
 

@@ -6,8 +6,8 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::byte_locks::{self, LockByte, LockKind};
@@ -15,7 +15,7 @@ use super::claim::{Claims, Room, free_bytes};
 use super::holders::holders_of;
 use super::no_room;
 use super::own_file::OwnFile;
-use super::reader_table::{OtherReaders, Seat, sleep_until_handed_over};
+use super::reader_table::{OtherReaders, ReaderTable, Seat, sleep_until_handed_over};
 use super::shared_counts::SharedCounts;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::holder::Holder;
@@ -43,17 +43,26 @@ pub(crate) struct Neighbours {
     is_private: AtomicBool,
     /// Whether the program has opened the file, and shares it.
     is_of_program: bool,
+    /// The reader table where a handle that may change the file has it mapped.
+    table: OnceLock<ReaderTable>,
 }
 
 impl Neighbours {
     /// Wraps a file that this handle has locked.
     pub(super) fn new(file: Arc<OwnFile>, claims: Arc<Claims>) -> Self {
-        Self { file, claims, is_private: AtomicBool::new(false), is_of_program: false }
+        let (is_private, table) = (AtomicBool::new(false), OnceLock::new());
+        Self { file, claims, is_private, is_of_program: false, table }
     }
 
     /// Wraps a description, which is this handle's, of a file that the program has opened.
     pub(super) fn of_program(file: Arc<OwnFile>, claims: Arc<Claims>) -> Self {
         Self { is_of_program: true, ..Self::new(file, claims) }
+    }
+
+    /// Notes where this handle has the reader table mapped once it is open.
+    pub(super) fn set_table(&self, table: ReaderTable) {
+        let set = self.table.set(table);
+        debug_assert!(set.is_ok(), "a handle maps its header once");
     }
 
     /// Returns whether the program has opened the file, and shares it.
@@ -76,8 +85,7 @@ impl Neighbours {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
             }
         };
-        let is_writer =
-            is_first && exclusively(LockByte::WRITER)? && exclusively(LockByte::OPENING)?;
+        let is_writer = is_first && byte_locks::try_lock_to_open(file)?;
         let is_in = is_writer
             && (sharing.takes_turns()
                 || exclusively(LockByte::PRESENCE)?
@@ -294,7 +302,7 @@ impl Neighbours {
         if !has_room && free_bytes(&self.file)? < ROOM_BYTES_MIN {
             return Err(no_room());
         }
-        let others = OtherReaders::of(self.file.clone(), has_room);
+        let others = OtherReaders::of(self.file.clone(), has_room, self.table.get().cloned());
         if is_alone {
             others.forget_all(sharing.takes_turns())?;
         } else {
@@ -306,7 +314,7 @@ impl Neighbours {
     /// Takes what a reader needs to pin what it looks at, with a place in the reader table if one is
     /// wanted and there is one.
     pub(crate) fn take_seat(&self, path: &Path, wants_place: bool) -> io::Result<Seat> {
-        Seat::take(&self.file, path, wants_place, &self.claims)
+        Seat::take(&self.file, path, wants_place, &self.claims, self.table.get())
     }
 
     /// Opens the place where handles add what their lookups have cost; `None` if it may not be stored to.
@@ -316,7 +324,7 @@ impl Neighbours {
 
     /// Takes what a reader needs that locks nothing between its calls.
     pub(crate) fn take_seat_per_call(&self, path: &Path) -> io::Result<Seat> {
-        Seat::take_per_call(&self.file, path)
+        Seat::take_per_call(&self.file, path, self.table.get())
     }
 }
 

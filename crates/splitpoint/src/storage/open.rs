@@ -1,11 +1,13 @@
 //! Opens, creates and locks the file of a store.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
 
 use super::Storage;
 use super::failure::io_error;
@@ -13,7 +15,7 @@ use super::holders::{locked, pid_of, refused};
 use super::mapped::Mapped;
 use super::neighbours::{Asked, Neighbours, let_writers_in, try_keep_writers_out};
 use super::reader_table::{sleep_until_handed_over, wait_for_hand_over};
-use super::regular::open_regular;
+use super::regular::{open_and_look, open_regular};
 use super::shared_file::SharedFile;
 use super::waiting::Waiting;
 use crate::error::{Error, Result, Unsupported};
@@ -61,7 +63,7 @@ fn open_and_lock_with(
     let mut opening_count = 0;
     let mut was_refused = false;
     while opening_count < OPENINGS_MAX {
-        let (file, is_new) = open(path, options)?;
+        let (file, opened, is_new) = open(path, options)?;
         refuse_network(&file, path)?;
         before_lock();
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
@@ -90,7 +92,7 @@ fn open_and_lock_with(
             }
             continue;
         }
-        if !is_named(&file, path)? {
+        if !leads_to(path, &opened) {
             // As in `Mapped`: a child of a fork may have the file open for a moment.
             Neighbours::unlock(&file);
             opening_count += 1;
@@ -99,6 +101,7 @@ fn open_and_lock_with(
         let is_writable = options.access == Access::ReadWrite;
         let storage = Mapped::new(file, path.to_path_buf(), is_writable)
             .map_err(|source| io_error("map", path, source))?;
+        storage.trust_until_opened();
         return Ok(Locked { storage, is_new });
     }
     Err(Error::Locked { path: path.to_path_buf(), holders: Vec::new() })
@@ -118,6 +121,7 @@ pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
         // Whoever had it before may have made it longer.
         storage.see_size().map_err(|source| io_error("map", file.path(), source))?;
     }
+    storage.trust_until_opened();
     Ok(storage)
 }
 
@@ -188,8 +192,13 @@ fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
 /// Returns whether the name leads to this open file.
 pub(super) fn is_named(file: &File, path: &Path) -> Result<bool> {
     let opened = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
+    Ok(leads_to(path, &opened))
+}
+
+/// Returns whether a name leads to the file that was opened.
+fn leads_to(path: &Path, opened: &Metadata) -> bool {
     let named = fs::metadata(path);
-    Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())))
+    named.is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino()))
 }
 
 /// A file that this handle reads while others may write to it.
@@ -245,12 +254,16 @@ pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
     Ok(Observed { storage, observer })
 }
 
-/// Opens or creates the regular file at `path`, and returns whether it is new.
-fn open(path: &Path, options: &Options) -> Result<(File, bool)> {
+/// Opens or creates the regular file at `path`, and returns what the system says of it, and whether it is new.
+fn open(path: &Path, options: &Options) -> Result<(File, Metadata, bool)> {
     let mut flags = OpenOptions::new();
     flags.read(true).write(options.access == Access::ReadWrite).mode(options.file_mode);
-    let existing = || open_regular(path, &flags).map(|file| (file, false));
-    let new = || open_regular(path, flags.clone().create_new(true)).map(|file| (file, true));
+    let open = |flags: &OpenOptions, is_new| {
+        let opened = open_and_look(path, flags, OFlags::empty());
+        opened.map(|(file, metadata)| (file, metadata, is_new))
+    };
+    let existing = || open(&flags, false);
+    let new = || open(flags.clone().create_new(true), true);
     match options.create {
         Create::New => new(),
         Create::Never => existing(),

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
@@ -17,18 +18,43 @@ pub(super) struct OwnFile {
     file: Option<File>,
     device: u64,
     inode: u64,
+    /// Whether the program may have closed the descriptor since.
+    is_watched: AtomicBool,
 }
 
 impl OwnFile {
     /// Takes an open file.
     pub(super) fn new(file: File) -> io::Result<Self> {
         let status = rustix::fs::fstat(&file)?;
-        Ok(Self { file: Some(file), device: status.st_dev, inode: status.st_ino })
+        Ok(Self::known(file, status.st_dev, status.st_ino))
+    }
+
+    /// Takes an open file of which the caller has asked the device and the inode.
+    pub(super) fn known(file: File, device: u64, inode: u64) -> Self {
+        Self { file: Some(file), device, inode, is_watched: AtomicBool::new(true) }
+    }
+
+    /// Returns whether the file is the one that `other` was when that was opened.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// Takes the descriptor for its own without a look, until [`watch`](Self::watch): while one call of the
+    /// program opens the handle, or closes it and has looked. What another thread closes meanwhile no look finds
+    /// in time.
+    pub(super) fn trust(&self) {
+        self.is_watched.store(false, Ordering::Relaxed);
+    }
+
+    /// Ends [`trust`](Self::trust): the call returns to the program.
+    pub(super) fn watch(&self) {
+        self.is_watched.store(true, Ordering::Relaxed);
     }
 
     /// Returns the file to write to it, or an error if its descriptor leads elsewhere.
     pub(super) fn checked(&self) -> io::Result<&File> {
-        if self.is_own() { Ok(self) } else { Err(Errno::BADF.into()) }
+        let is_trusted = !self.is_watched.load(Ordering::Relaxed);
+        if is_trusted || self.is_own() { Ok(self) } else { Err(Errno::BADF.into()) }
     }
 
     /// Returns the file, wherever its descriptor leads.
@@ -57,7 +83,7 @@ impl Deref for OwnFile {
 impl Drop for OwnFile {
     fn drop(&mut self) {
         if self.file.is_some()
-            && !self.is_own()
+            && self.checked().is_err()
             && let Some(file) = self.file.take()
         {
             // The number may be a stranger's.

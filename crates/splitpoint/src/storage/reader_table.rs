@@ -26,7 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::Storage;
 use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::Claims;
 use super::fork::Origin;
@@ -37,8 +36,10 @@ use super::own_file::OwnFile;
 use super::pages::can_be_stored_to;
 use super::reservation::{Part, Protection, Reservation};
 use super::shared_counts;
+use super::{Span, Storage};
 use crate::format::{
-    HEADER_BYTES, LIVE_MAGIC, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at,
+    GRANULE_BYTES, HEADER_BYTES, LIVE_MAGIC, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET,
+    u64_at,
 };
 use crate::pins::{Elsewhere, Pin, PinCount, SeenPins};
 use crate::stats::SharedLookups;
@@ -112,9 +113,11 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///   4088     4  handles that look up keys without a pin; those that were never closed count too
 ///   4092     4  the boot in which they began to, half of the system's id; 0 if there is none
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReaderTable {
-    map: Reservation,
+    map: Arc<Reservation>,
+    /// Where it is in the mapping.
+    start: usize,
 }
 
 /// A place that has an owner.
@@ -142,13 +145,27 @@ impl ReaderTable {
     /// Maps the table of a file.
     pub(super) fn map(file: &File, protection: Protection) -> io::Result<Self> {
         let part = Part { file, offset: READER_TABLE_OFFSET, protection };
-        Ok(Self { map: Reservation::of_file(READER_TABLE_BYTES, part)? })
+        let map = Reservation::of_file(READER_TABLE_BYTES, part)?;
+        Ok(Self { map: Arc::new(map), start: 0 })
+    }
+
+    /// Takes the table that is `start` bytes behind the beginning of a mapping, for a handle that has mapped it
+    /// there for reading and writing when it is used.
+    pub(super) fn within(map: Arc<Reservation>, start: u64) -> Self {
+        assert!(start.is_multiple_of(GRANULE_BYTES));
+        assert!(start + READER_TABLE_BYTES <= map.span().bytes);
+        Self { map, start: start as usize }
+    }
+
+    fn span(&self) -> Span {
+        let base = self.map.span().base.wrapping_add(self.start);
+        Span { base, bytes: READER_TABLE_BYTES }
     }
 
     fn words(&self) -> &[AtomicU64; WORD_COUNT] {
         // SAFETY: the reservation maps READER_TABLE_BYTES there, aligned to a page, as long as it lives;
         // the words are only ever used as atomics, by every process.
-        unsafe { &*self.map.span().base.cast_const().cast() }
+        unsafe { &*self.span().base.cast_const().cast() }
     }
 
     /// Returns the first half of a word that processes sleep on; nobody uses the word itself.
@@ -165,7 +182,7 @@ impl ReaderTable {
 
     /// Returns whether a store finds its block; `false` if it would raise a signal.
     fn can_be_stored_to(&self) -> bool {
-        can_be_stored_to(self.map.span())
+        can_be_stored_to(self.span())
     }
 
     /// Erases what readers have said, but who looks without a pin in this boot.
@@ -457,8 +474,7 @@ impl Snapshot {
 #[derive(Debug)]
 pub(crate) struct OtherReaders {
     file: Arc<OwnFile>,
-    /// Mapped when the writer first wants to use space again: a process may have thousands of stores
-    /// open that never come to it.
+    /// Mapped with the live header, or when the writer first wants to use space again.
     table: OnceLock<ReaderTable>,
     /// Whether other handles had the file open when this one came.
     were_there: AtomicBool,
@@ -506,9 +522,10 @@ impl LastAlive {
 
 impl OtherReaders {
     /// Looks at the readers of a file that this handle has locked for writing; `has_room` if stores to the
-    /// table find their block.
-    pub(super) fn of(file: Arc<OwnFile>, has_room: bool) -> Self {
-        let (table, glances) = (OnceLock::new(), OnceLock::new());
+    /// table find their block. `table` is the table where the handle has it mapped.
+    pub(super) fn of(file: Arc<OwnFile>, has_room: bool, table: Option<ReaderTable>) -> Self {
+        let table = table.map_or_else(OnceLock::new, OnceLock::from);
+        let glances = OnceLock::new();
         let [were_there, has_seen_size] = [(); 2].map(|()| AtomicBool::new(false));
         let alive = LastAlive::default();
         Self { file, table, were_there, has_room, glances, has_seen_size, alive }
@@ -924,15 +941,20 @@ impl Seat {
     ///
     /// Those of the system; [`io::ErrorKind::WouldBlock`] if a handle is open that lets nobody else in.
     pub(super) fn take(
-        file: &File,
+        file: &OwnFile,
         path: &Path,
         wants_place: bool,
         claims: &Claims,
+        table: Option<&ReaderTable>,
     ) -> io::Result<Self> {
+        let mapped = |file: &File| match table {
+            Some(table) => Ok(table.clone()),
+            None => ReaderTable::map(file, Protection::ReadWrite),
+        };
         if wants_place
-            && let Ok(file) = open_again(file, path, File::options().read(true).write(true))
+            && let Ok(file) = own_again(file, path, File::options().read(true).write(true))
             && can_store_to_table(&file, claims)
-            && let Ok(table) = ReaderTable::map(&file, Protection::ReadWrite)
+            && let Ok(table) = mapped(&file)
         {
             note_presence(&file)?;
             let place = take_place(&file, &table);
@@ -940,23 +962,29 @@ impl Seat {
             table.words()[USED].fetch_max(used_count, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             let kind = place.map_or_else(|| SeatKind::Bytes(Mutex::default()), SeatKind::Place);
-            let seat = Self::new(OwnFile::new(file)?, table, kind);
+            let seat = Self::new(file, table, kind);
             seat.wait_for_move();
             return Ok(seat);
         }
-        let file = open_again(file, path, File::options().read(true))?;
+        let file = own_again(file, path, File::options().read(true))?;
         note_presence(&file)?;
         let table = ReaderTable::map(&file, Protection::Read)?;
         let kind = SeatKind::Bytes(Mutex::default());
-        Ok(Self::new(OwnFile::new(file)?, table, kind))
+        Ok(Self::new(file, table, kind))
     }
 
     /// Takes a seat that locks nothing while nothing is pinned.
-    pub(crate) fn take_per_call(file: &File, path: &Path) -> io::Result<Self> {
-        let file = open_again(file, path, File::options().read(true))?;
-        let table = ReaderTable::map(&file, Protection::Read)?;
-        let kind = SeatKind::PerCall(Mutex::default());
-        Ok(Self::new(OwnFile::new(file)?, table, kind))
+    pub(super) fn take_per_call(
+        file: &OwnFile,
+        path: &Path,
+        table: Option<&ReaderTable>,
+    ) -> io::Result<Self> {
+        let file = own_again(file, path, File::options().read(true))?;
+        let table = match table {
+            Some(table) => table.clone(),
+            None => ReaderTable::map(&file, Protection::Read)?,
+        };
+        Ok(Self::new(file, table, SeatKind::PerCall(Mutex::default())))
     }
 
     fn new(file: OwnFile, table: ReaderTable, kind: SeatKind) -> Self {
@@ -1104,19 +1132,34 @@ impl Drop for Seated {
             && let Ok(file) = self.file.checked()
         {
             let _ = byte_locks::unlock_all(file);
+            self.file.trust();
         }
     }
 }
 
 /// Opens a file again that this process has open, whatever its name is now.
 pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<File> {
-    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let again = options.open(same).or_else(|_| options.open(path))?;
+    let again = open_by_descriptor(file, path, options)?;
     let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
     if identity(&again)? == identity(file)? {
         return Ok(again);
     }
-    Err(io::Error::new(io::ErrorKind::NotFound, "another file has the name now"))
+    Err(has_no_name())
+}
+
+/// Does the same with a file of this handle, for a description of its own.
+fn own_again(file: &OwnFile, path: &Path, options: &OpenOptions) -> io::Result<OwnFile> {
+    let again = OwnFile::new(open_by_descriptor(file, path, options)?)?;
+    if again.is_same(file) { Ok(again) } else { Err(has_no_name()) }
+}
+
+fn open_by_descriptor(file: &File, path: &Path, options: &OpenOptions) -> io::Result<File> {
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    options.open(same).or_else(|_| options.open(path))
+}
+
+fn has_no_name() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "another file has the name now")
 }
 
 /// Notes that somebody has the file open, who stays when the handle of a parent is closed.
@@ -1236,7 +1279,9 @@ mod tests {
     use super::*;
 
     fn take(file: &File) -> Seat {
-        Seat::take(file, Path::new("/"), true, &Claims::default()).expect("it is open already")
+        let own = OwnFile::new(file.try_clone().expect("nothing fails")).expect("nothing fails");
+        let seat = Seat::take(&own, Path::new("/"), true, &Claims::default(), None);
+        seat.expect("it is open already")
     }
 
     struct Fixture {
@@ -1252,7 +1297,7 @@ mod tests {
         let file = file.expect("nothing fails");
         file.set_len(16384).expect("nothing fails");
         let file = Arc::new(OwnFile::new(file).expect("nothing fails"));
-        let others = Arc::new(OtherReaders::of(file.clone(), true));
+        let others = Arc::new(OtherReaders::of(file.clone(), true, None));
         Fixture { _dir: dir, file, others }
     }
 
@@ -1293,7 +1338,7 @@ mod tests {
     #[test]
     fn a_pin_that_cannot_be_had_is_an_error() {
         let Fixture { _dir, file, others } = fixture();
-        let seat = Seat::take_per_call(&file, Path::new("/")).unwrap();
+        let seat = Seat::take_per_call(&file, Path::new("/"), None).unwrap();
         let pin = || seat.pin().map(drop).map_err(|error| error.kind());
         for byte in [LockByte::pin(0), LockByte::PRESENCE] {
             assert!(byte_locks::try_lock(&file, byte, LockKind::Exclusive).unwrap());
@@ -1366,16 +1411,16 @@ mod tests {
         let Fixture { _dir, file, others } = fixture();
         others.set_turn(TurnWord::begun(5).ended(true)).unwrap();
         let count = || others.table().unwrap().place(COUNTS_PLACE)[GLANCING].load(Ordering::SeqCst);
-        assert!(OtherReaders::of(file.clone(), false).glance(|| true).is_none());
+        assert!(OtherReaders::of(file.clone(), false, None).glance(|| true).is_none());
         assert_eq!(count(), 0);
-        let looking = OtherReaders::of(file.clone(), true);
+        let looking = OtherReaders::of(file.clone(), true, None);
         assert!(looking.glance(|| false).is_none(), "it does not know how large the file is");
         assert!(looking.glance(|| true).is_some());
         assert!(looking.glance(|| unreachable!("it knows")).is_some());
         assert_eq!(count() as u32, 1);
         drop(looking);
         assert_eq!(count() as u32, 0);
-        let looking = OtherReaders::of(file.clone(), true);
+        let looking = OtherReaders::of(file.clone(), true, None);
         assert!(looking.turn().unwrap().has_ended(), "it has mapped the table");
         file.set_len(READER_TABLE_OFFSET).unwrap();
         assert!(looking.begin_glancing().is_none());

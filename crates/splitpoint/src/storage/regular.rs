@@ -1,6 +1,6 @@
 //! Opens files that must be regular, and never blocks.
 
-use std::fs::{self, File, FileType, OpenOptions};
+use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -43,6 +43,15 @@ pub fn open_regular(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Fil
 
 /// Does the same as [`open_regular`], with more flags.
 pub(super) fn open_regular_with(path: &Path, options: &OpenOptions, flags: OFlags) -> Result<File> {
+    open_and_look(path, options, flags).map(|(file, _)| file)
+}
+
+/// Does the same, and returns what the system says of the file.
+pub(super) fn open_and_look(
+    path: &Path,
+    options: &OpenOptions,
+    flags: OFlags,
+) -> Result<(File, Metadata)> {
     // Check before the opening, which would wake a process at the other end of a pipe.
     match fs::metadata(path) {
         Ok(metadata) => refuse_special(metadata.file_type(), path)?,
@@ -59,7 +68,7 @@ pub(super) fn open_regular_with(path: &Path, options: &OpenOptions, flags: OFlag
     // Check again: another file may have taken the name.
     let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
     refuse_special(metadata.file_type(), path)?;
-    Ok(file)
+    Ok((file, metadata))
 }
 
 /// Refuses a file that is not regular.

@@ -14,7 +14,7 @@ use crate::index::overflow::LinePool as _;
 use crate::region::{LivePool, Region};
 use crate::storage::open::open_and_lock;
 use crate::testing::mutant::{self, Mutant};
-use crate::{Create, Db, Durability, Options, Recovery, SimDisk};
+use crate::{Create, Db, Durability, Options, Recovery, Sharing, SimDisk, SimFault};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -191,6 +191,83 @@ fn sweep_files_left() {
     }
     assert!(db.store().lock().unwrap().superblock.is_compacted);
     assert!(warm_count > 500, "{warm_count} were read as they are");
+}
+
+/// Puts `i` into a store whose segment table moves in one of the first changes of these.
+fn put_until_table_moves(db: &Db, i: u64) {
+    db.put(i.to_le_bytes(), vec![i as u8; 9000]).unwrap();
+}
+
+/// Returns a store on a machine that compacts, the options for it, and the change with which its segment table
+/// moves.
+fn with_table_about_to_move() -> (Rc<SimDisk>, Db, Options, u64) {
+    let by_turns = options(7.0).checkpoint_bytes_min(2048).live_share(0.9).sharing(Sharing::Shared);
+    let make = |change_count: u64| {
+        let disk = Rc::new(SimDisk::new());
+        let db = disk.open(&by_turns).unwrap();
+        (0..60_u8).for_each(|i| db.put([i % 10], [i; 1500]).unwrap());
+        db.maintain(u64::MAX).unwrap();
+        (0..change_count).for_each(|i| put_until_table_moves(&db, i));
+        (disk, db)
+    };
+    let (_, db) = make(0);
+    let table = || db.store().region.live().segment_table();
+    let before = table();
+    assert!(before.is_some(), "it compacts");
+    let moves = (0..1000).find(|&i| {
+        put_until_table_moves(&db, i);
+        table() != before
+    });
+    let moves = moves.expect("it grows");
+    drop(db);
+    let (disk, db) = make(moves);
+    (disk, db, by_turns, moves)
+}
+
+/// The end of the file is raised for a larger segment table before that is the table.
+#[test]
+fn a_kill_while_the_segment_table_moves_leaves_tables_that_the_next_process_goes_on_with() {
+    let (disk, db, options, moves) = with_table_about_to_move();
+    let before = content(&db);
+    let copies = Rc::new(RefCell::new(Vec::new()));
+    let observer = {
+        let (disk, copies) = (disk.clone(), copies.clone());
+        move || copies.borrow_mut().push(disk.kill())
+    };
+    observe(observer, || put_until_table_moves(&db, moves));
+    let after = content(&db);
+    let copies = copies.take();
+    for (place, copy) in copies.iter().enumerate() {
+        let db = copy.open(&options).unwrap();
+        let recovery = db.recovery();
+        assert!(matches!(recovery, Recovery::WarmRestart { .. }), "place {place}: {recovery:?}");
+        assert_shows(&db, &before, &after, &format!("place {place}"));
+        (1000..1020).for_each(|i| put_until_table_moves(&db, i));
+        let report = db.check().unwrap();
+        assert!(report.is_clean(), "place {place}: {:?}", report.damages);
+    }
+    assert!(copies.len() > 20, "{}", copies.len());
+}
+
+/// Each call to the storage is refused once in the change with which the table moves: the turns after it go on
+/// with the table that is left.
+#[test]
+fn a_segment_table_that_could_not_be_moved_stops_no_later_turn() {
+    const NO_SPACE: i32 = 28;
+    let mut refused_count = 0;
+    for call in 1..60 {
+        let (disk, db, _, moves) = with_table_about_to_move();
+        let before = content(&db);
+        disk.fail_once(call, SimFault::Error(NO_SPACE));
+        let put = db.put(moves.to_le_bytes(), vec![moves as u8; 9000]);
+        refused_count += u32::from(put.is_err());
+        disk.fail_once(u64::MAX, SimFault::Error(NO_SPACE));
+        (moves + 1..moves + 20).for_each(|i| put_until_table_moves(&db, i));
+        assert!(before.keys().all(|key| db.contains(key).unwrap()), "call {call}");
+        let report = db.check().unwrap();
+        assert!(report.is_clean(), "call {call}: {:?}", report.damages);
+    }
+    assert!(refused_count > 3, "{refused_count}");
 }
 
 /// A close moves what is left to the beginning of the file, where most of it was deleted.

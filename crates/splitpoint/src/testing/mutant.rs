@@ -84,6 +84,10 @@ pub(crate) enum Mutant {
     NamesUnsynced,
     /// A superblock names an image that another handle has freed meanwhile.
     NamesWhatWasFreed,
+    /// Whoever opens the store frees the checkpoint that another handle has on its way.
+    FreesPendingAtOpen,
+    /// Maintenance does not begin to compact beside a checkpoint on its way.
+    WaitsForPending,
     /// Space is used again before the log says durably that it is empty.
     ReusesUndurable,
     /// Space is used again that a replay of the log reads.

@@ -20,7 +20,7 @@ use crate::growing::Growing;
 use crate::prefaulter::Work;
 use crate::storage::Span;
 use crate::storage::limits::memory_limit_bytes;
-use crate::storage::reservation::{Part, Protection, Reservation, first_that_fits};
+use crate::storage::reservation::{HUGE_BYTES, Part, Protection, Reservation, first_that_fits};
 
 /// Address space of the view of a small file: a process may have ten thousand of them.
 const SMALLEST_BYTES: u64 = 4 << 20;
@@ -108,6 +108,11 @@ impl View {
     /// advice; returns whether it did.
     fn advise(&self, file_bytes: u64) -> bool {
         if file_bytes < self.advised_bytes.load(Ordering::Relaxed) {
+            return false;
+        }
+        if file_bytes < HUGE_BYTES {
+            // It has no huge page.
+            self.advised_bytes.store(HUGE_BYTES, Ordering::Relaxed);
             return false;
         }
         let is_tiny = file_bytes < SMALL_FILE_BYTES;

@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::mm::Advice;
 
-use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET};
+use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET};
+use crate::storage::reader_table::ReaderTable;
 use crate::storage::reservation::{HUGE_BYTES, Part, Protection, Reservation, first_that_fits};
 use crate::storage::{Backing, Clean, Pages, Span, WindowKind};
 
@@ -37,6 +38,9 @@ const CELL_OVERFLOW_BYTES: u64 = GRANULE_BYTES;
 /// Bytes of a piece whose huge pages are split at a time: cleaning them takes a few milliseconds, in
 /// which stores may make some of them dirty again.
 const SPLIT_BYTES: u64 = 16 << 20;
+/// Pieces from this size on have the advice of random reading. The kernel reads 128 KiB around a fault without
+/// it: the first pieces of a table are in them together, with the header that each opening reads.
+const ADVISED_BYTES_MIN: u64 = 64 << 10;
 /// Factor by which a window grows when it moves.
 const GROWTH: u64 = 8;
 
@@ -123,6 +127,12 @@ impl Windows {
         });
         let kept_bytes = AtomicU64::new(0);
         Ok(Self { protection, all: Mutex::new(windows), kept_bytes })
+    }
+
+    /// Returns the reader table, which is mapped with the live header.
+    pub(super) fn reader_table(&self) -> ReaderTable {
+        let window = &self.lock()[WindowKind::Live.number()];
+        ReaderTable::within(window.reservation.clone(), window.start + LIVE_BYTES)
     }
 
     fn lock(&self) -> MutexGuard<'_, [Window; 3]> {
@@ -416,7 +426,9 @@ fn map_file(
         && bytes >= HUGE_BYTES
         && ARE_SPLIT.get() != Some(&false);
     let advice = if is_huge { Advice::LinuxHugepage } else { Advice::Random };
-    reservation.advise(at, bytes, &[advice]);
+    if bytes >= ADVISED_BYTES_MIN {
+        reservation.advise(at, bytes, &[advice]);
+    }
     Ok(())
 }
 
