@@ -8,7 +8,7 @@ import itertools
 import os
 import warnings
 
-from . import _native
+from . import _errors, _native
 
 __all__ = ["CheckReport", "Lookups", "Stats", "Table", "equal", "identify", "open", "open_url"]
 
@@ -325,6 +325,8 @@ class Table(_native.Table, collections.abc.MutableMapping):
         return type(self)(self._path, is_url=self._is_url, **self._again)
 
     def __enter__(self):
+        if self.closed:
+            raise _errors.make("closed", None, "I/O operation on closed table", None)
         return self
 
     def __exit__(self, *exception):
