@@ -43,7 +43,7 @@ def open(
     here and in other processes; each sees a change as soon as it is made. With `sharing` ``"exclusive"``
     nobody else has the file open; with ``"shared"`` any number of tables change it by turns, and with
     ``"per-call"`` they do so without a lock between calls. What must wait for others does so for
-    `lock_timeout` seconds, a change that waits for its turn for 10.
+    `lock_timeout` seconds, a change that waits for its turn for 10, as does an open with ``"per-call"``.
 
     With `instrument` it counts what its lookups cost, for `Table.lookups` and for
     ``splitpoint stat --watch`` in another process.
