@@ -316,7 +316,7 @@ impl Store {
         let needed = next_bytes.into_iter().fold(last.bytes, u64::max) / GRANULE_BYTES;
         let is_head = heads.iter().any(|head| head.segment_offset == last.offset);
         let places = writer.extents.space().places_before(granule, needed, needed);
-        (places >= 1 + u64::from(is_head)).then_some(last)
+        (places > u64::from(is_head)).then_some(last)
     }
 
     /// Returns whether the file ends with a checkpoint that would fit before.
