@@ -411,6 +411,16 @@ impl Table {
         self.handle.close(py)
     }
 
+    /// Panics in a call, or in the middle of a change: for the tests, and in no wheel.
+    #[cfg(debug_assertions)]
+    #[pyo3(name = "_panic")]
+    fn panic(&self, py: Python<'_>, in_change: bool) -> PyResult<()> {
+        self.long(py, |opened| match &opened.access {
+            Access::Store(store) if in_change => store.panic_in_change(),
+            _ => panic!("a test asked for a panic"),
+        })
+    }
+
     /// Whether the table is closed.
     #[getter]
     fn closed(&self) -> bool {

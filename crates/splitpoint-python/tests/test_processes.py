@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import splitpoint
@@ -187,6 +188,56 @@ class Threads(Scratch):
             for scan in kept:
                 with self.assertRaisesRegex(ValueError, "closed table"):
                     next(scan)
+
+
+    def test_long_calls_let_other_threads_run_and_a_lookup_does_not(self):
+        """No thread is told to make way, so another one runs only where a call makes way by itself."""
+        table = splitpoint.open(self.path())
+        self.addCleanup(table.close)
+        pairs, missing = [(b"%d" % i, b"x" * 100) for i in range(2000)], itertools.count()
+        calls = {
+            "put": lambda: table.__setitem__("key", "value"),
+            "delete": lambda: table.pop("key", None),
+            "delete of none": lambda: self.assertRaises(KeyError, table.__delitem__, f"no {next(missing)}"),
+            "put_new": lambda: table.put_new("0", "value"),
+            "put_many": lambda: table.put_many(pairs),
+            "get_many": lambda: table.get_many([key for key, _ in pairs]),
+            "apply": lambda: table.apply(pairs),
+            "increment": lambda: table.increment("count"),
+            "compare_and_swap": lambda: table.compare_and_swap("0", None, "value"),
+            "scan": lambda: list(table.items()),
+            "sync": table.sync,
+            "open": lambda: splitpoint.open(self.path(), "r").close(),
+            "stats": table.stats,
+            "check": table.check,
+        }
+        rounds, is_over = [0], threading.Event()
+
+        def run():
+            while not is_over.wait(1e-4):
+                rounds[0] += 1
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e6)
+        other = threading.Thread(target=run)
+        try:
+            other.start()
+            for name, call in calls.items():
+                with self.subTest(name):
+                    before, end = rounds[0], time.monotonic() + 60
+                    # The other thread may be too slow for one short call.
+                    while rounds[0] == before and time.monotonic() < end:
+                        call()
+                    self.assertGreater(rounds[0], before)
+            before = rounds[0]
+            for _ in range(2000):
+                table.get("0"), table["0"], "0" in table, len(table)
+            if getattr(sys, "_is_gil_enabled", lambda: True)():
+                self.assertEqual(rounds[0], before)
+        finally:
+            is_over.set()
+            sys.setswitchinterval(interval)
+            other.join()
 
 
 @unittest.skipUnless(hasattr(os, "fork"), "this system has no fork")
@@ -697,20 +748,32 @@ class Endings(Scratch):
             self.assertLess(len(table), 6000)
             self.assertTrue(table.check().is_clean)
 
-    def test_ctrl_c_ends_a_long_batch_of_no_python_code(self):
-        """The batches are endless and run no Python code, so only they can look for the signal.
+    def test_ctrl_c_ends_a_long_call_that_runs_no_python_code(self):
+        """The calls are endless and run no Python code, so only they can look for the signal.
 
-        The handler waits until a batch has taken some thousands of keys: then it runs inside.
+        The handler waits until a call has taken some thousands of keys: then it runs inside. A call that
+        does not look is ended after two minutes.
         """
-        for batch in (
+        forever = "itertools.chain.from_iterable(map({}, itertools.repeat({})))"
+        for call in (
             "table.put_many(zip(keys, itertools.repeat(b'x')))",
             "table.get_many(keys)",
+            f"count({forever.format('iter', 'table')})",
+            f"count({forever.format('iter', 'table.values()')})",
+            f"count({forever.format('iter', 'table.items()')})",
+            f"count({forever.format('iter', 'snapshot')})",
+            f"count({forever.format('iter', 'transaction')})",
         ):
             script = (
-                "import itertools, signal, sys, splitpoint\n"
+                "import collections, faulthandler, itertools, signal, sys, splitpoint\n"
+                "faulthandler.dump_traceback_later(120, exit=True)\n"
                 "table = splitpoint.open('t.spt', 'n')\n"
+                "table.put_many((b'first %d' % i, b'x' * 100) for i in range(1000))\n"
+                "snapshot, transaction = table.snapshot(), table.transaction()\n"
                 "counter = itertools.count()\n"
                 "keys = map(str, counter)\n"
+                "def count(records):\n"
+                "    collections.deque(zip(records, counter), maxlen=0)\n"
                 "def alarm(*_):\n"
                 "    if next(counter) < 5000:\n"
                 "        signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
@@ -719,13 +782,14 @@ class Endings(Scratch):
                 "signal.signal(signal.SIGALRM, alarm)\n"
                 "signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
                 "try:\n"
-                f"    {batch}\n"
+                f"    {call}\n"
                 "except KeyboardInterrupt:\n"
                 "    assert table.check().is_clean\n"
+                "    snapshot.close(), transaction.close()\n"
                 "    table.close()\n"
                 "    sys.exit(3)\n"
             )
-            with self.subTest(batch):
+            with self.subTest(call):
                 self.python("-c", script, code=3)
 
     def test_a_signal_handler_may_close_the_table_during_a_check(self):

@@ -429,6 +429,25 @@ class Life(Scratch):
             lambda: table.firstkey(),
             lambda: table.view("key").__enter__(),
             lambda: table.readonly,
+            lambda: table.get_into("key", bytearray(9)),
+            lambda: table.put_new("key", ""),
+            lambda: table.setdefault("key"),
+            lambda: table.update(key=""),
+            lambda: table.increment("count"),
+            lambda: table.compare_and_swap("key", None, ""),
+            lambda: table.snapshot(),
+            lambda: table.transaction(),
+            lambda: table.transact(len),
+            lambda: table.nextkey("key"),
+            lambda: table.reorganize(),
+            lambda: table.lookups(),
+            lambda: list(table.keys()),
+            lambda: list(table.values()),
+            lambda: "key" in table.keys(),
+            lambda: b"value" in table.values(),
+            lambda: ("key", "value") in table.items(),
+            lambda: len(table.items()),
+            lambda: table.__enter__(),
         )
         for call in calls:
             with self.assertRaisesRegex(ValueError, "I/O operation on closed table") as caught:
@@ -471,11 +490,14 @@ class Life(Scratch):
             titles = [title.text for title in chart.iter("{http://www.w3.org/2000/svg}title")]
             sizes = [row for row in table.stats().chains if row[1] or row[2] >= 0.5]
             self.assertEqual(len(titles), len(sizes))
-            self.assertIn(f"{sizes[1][0]} keys: {sizes[1][1]} buckets, ideal", titles[1])
+            self.assertIn(f"{sizes[2][0]} keys: {sizes[2][1]} buckets, ideal", titles[2])
         self.assertEqual(repr(table), "<splitpoint.Table 'words.spt' closed>")
         self.assertIn("closed", table._repr_html_())
         with splitpoint.open_url("mem:") as table:
-            self.assertIn("<svg", table._repr_html_())
+            table["a"] = "1"
+            page = table._repr_html_()
+            self.assertIn("1 bucket, at most 1 key in one", page)
+            self.assertIn("<title>1 key: 1 bucket, ideal 1.0</title>", page)
         with splitpoint.open(self.path("words.spt"), "r") as table:
             self.assertRegex(repr(table), "read-only>")
         with splitpoint.open_url("mem:") as table:
@@ -511,6 +533,68 @@ class Extension(unittest.TestCase):
         """With ``panic = "abort"`` it would end the process, and nothing would raise in the library."""
         library = pathlib.Path(splitpoint._native.__file__).read_bytes()
         self.assertIn(b"_Unwind_RaiseException", library)
+
+
+@unittest.skipUnless(hasattr(splitpoint.Table, "_panic"), "only a debug build panics when it is asked to")
+class Panics(Scratch):
+    """A mistake in the library, while it has the interpreter's lock released."""
+
+    def panic(self, table, in_change):
+        """Let the library panic, and keep its report from the test's own stderr."""
+        read, write = os.pipe()
+        stderr = os.dup(2)
+        os.dup2(write, 2)
+        try:
+            with self.assertRaisesRegex(BaseException, "a test asked for a panic") as caught:
+                table._panic(in_change)
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            os.close(write)
+        with os.fdopen(read) as report:
+            self.assertIn("a test asked for a panic", report.read())
+        self.assertEqual(type(caught.exception).__name__, "PanicException")
+        # No `except Exception` of the program passes over it.
+        self.assertNotIsInstance(caught.exception, Exception)
+
+    def test_a_panic_outside_of_a_change_leaves_the_table_usable(self):
+        for sharing in ("one-writer", "shared", "per-call"):
+            with self.subTest(sharing), splitpoint.open(self.path(sharing), sharing=sharing) as table:
+                table["a"] = "1"
+                self.panic(table, False)
+                table["b"] = "2"
+                self.assertEqual(dict(table), {b"a": b"1", b"b": b"2"})
+                self.assertTrue(table.check().is_clean)
+
+    def test_after_a_panic_in_a_change_the_handle_refuses_changes_and_the_file_is_whole(self):
+        for sharing in ("one-writer", "shared", "per-call"):
+            with self.subTest(sharing):
+                path = self.path(sharing)
+                table = splitpoint.open(path, sharing=sharing)
+                table.update(a="1", b="2")
+                snapshot = table.snapshot()
+                self.panic(table, True)
+                for change in (
+                    lambda: table.__setitem__("c", "3"),
+                    lambda: table.pop("a"),
+                    lambda: table.put_many({"c": "3"}),
+                    lambda: table.apply([("a", None)]),
+                    lambda: table.increment("n"),
+                    lambda: table.clear(),
+                ):
+                    with self.assertRaisesRegex(splitpoint.error, "failed while it changed") as caught:
+                        change()
+                    self.assertEqual(caught.exception.code, "poisoned")
+                found = table["a"], len(table), table.get_many(["a", "b"]), snapshot["b"]
+                self.assertEqual(found, (b"1", 2, [b"1", b"2"], b"2"))
+                with self.assertRaises(splitpoint.error) as caught:
+                    table.close()
+                self.assertEqual(caught.exception.code, "poisoned")
+                self.assertTrue(table.closed)
+                with splitpoint.open(path, sharing=sharing) as again:
+                    self.assertEqual(dict(again), {b"a": b"1", b"b": b"2"})
+                    again["c"] = "3"
+                    self.assertTrue(again.check().is_clean)
 
 
 if __name__ == "__main__":

@@ -1050,6 +1050,19 @@ impl Db {
         self.store.is_of_parent()
     }
 
+    /// Panics while it holds the lock for a change, as a mistake in the engine would: for the tests of the
+    /// bindings.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    pub fn panic_in_change(&self) -> Result<()> {
+        let _writer = self.store.lock_for_change()?;
+        panic!("a test asked for a panic in a change");
+    }
+
     /// Returns the number of keys.
     pub fn len(&self) -> u64 {
         self.store.region.live().record_count()

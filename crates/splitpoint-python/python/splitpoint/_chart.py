@@ -13,13 +13,17 @@ def page(words, stats):
     longest = max((size for size, buckets, _ in rows if buckets and size), default=0)
     rest = f"; longer ones, up to {longest:,} keys, are not drawn" if len(rows) > _BARS_MAX else ""
     summary = (
-        f"Buckets by the number of their keys: {stats.bucket_count:,} buckets, at most {longest:,} "
-        f"keys in one. Bars are measured, lines are an ideal hash{rest}."
+        f"Buckets by the number of their keys: {_counted(stats.bucket_count, 'bucket')}, at most "
+        f"{_counted(longest, 'key')} in one. Bars are measured, lines are an ideal hash{rest}."
     )
     return (
         f"<div><code>{html.escape(words)}</code>{_svg(rows[:_BARS_MAX], summary)}"
         f'<div style="font-size: smaller">{html.escape(summary)}</div></div>'
     )
+
+
+def _counted(count, what):
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _svg(rows, summary):
@@ -29,7 +33,7 @@ def _svg(rows, summary):
     for index, (size, buckets, ideal) in enumerate(rows):
         left, middle = _GAP + index * (_BAR + _GAP), _GAP + index * (_BAR + _GAP) + _BAR / 2
         bar, line = (_HEIGHT * count / most for count in (buckets, ideal))
-        title = f"{size:,} keys: {buckets:,} buckets, ideal {ideal:,.1f}"
+        title = f"{_counted(size, 'key')}: {_counted(buckets, 'bucket')}, ideal {ideal:,.1f}"
         marks.append(
             f"<g><title>{title}</title>"
             f'<rect x="{left}" y="{_HEIGHT - bar:.1f}" width="{_BAR}" height="{bar:.1f}" '

@@ -8,7 +8,7 @@ import itertools
 import os
 import warnings
 
-from . import _native
+from . import _errors, _native
 
 __all__ = ["CheckReport", "Lookups", "Stats", "Table", "equal", "identify", "open", "open_url"]
 
@@ -43,7 +43,7 @@ def open(
     here and in other processes; each sees a change as soon as it is made. With `sharing` ``"exclusive"``
     nobody else has the file open; with ``"shared"`` any number of tables change it by turns, and with
     ``"per-call"`` they do so without a lock between calls. What must wait for others does so for
-    `lock_timeout` seconds, a change that waits for its turn for 10.
+    `lock_timeout` seconds, a change that waits for its turn for 10, as does an open with ``"per-call"``.
 
     With `instrument` it counts what its lookups cost, for `Table.lookups` and for
     ``splitpoint stat --watch`` in another process.
@@ -325,6 +325,8 @@ class Table(_native.Table, collections.abc.MutableMapping):
         return type(self)(self._path, is_url=self._is_url, **self._again)
 
     def __enter__(self):
+        if self.closed:
+            raise _errors.make("closed", None, "I/O operation on closed table", None)
         return self
 
     def __exit__(self, *exception):
