@@ -426,7 +426,8 @@ mod tests {
             drop_in: DropIn::Preloaded(file),
             ..FILES
         };
-        let proved = |function, file, is_ours| race.prove(&library(function, file), &program, is_ours);
+        let proved =
+            |function, file, is_ours| race.prove(&library(function, file), &program, is_ours);
         assert_eq!(proved("getenv", "own.so", true), Ok(()));
         assert_eq!(proved("getenv", "own.so", false), Ok(()));
         // The dynamic linker warns, and the program gets the original.
