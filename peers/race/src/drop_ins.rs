@@ -2,10 +2,13 @@
 //!
 //! One program, `peers/c/drop_ins.c`, compiled for each original. It runs with the original and, unchanged,
 //! with the drop-in that is installed in PREFIX, in turn. What it prints is saved as the race saves all else.
+//!
+//! Before each run the dynamic linker says whose functions the program gets: it ignores a library to load before
+//! others that it cannot load, but for a warning, and the program would have the original.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::condition::Condition;
@@ -19,6 +22,16 @@ pub const WORKLOAD: &str = "drop-ins";
 /// Starts of a program that are timed in a run.
 const STARTS: u32 = 200;
 
+/// Variables that choose a library or a format: a run has those that it sets.
+const VARIABLES: [&str; 6] = [
+    "LD_BIND_NOW",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "SPLITPOINT_NEW_FILES",
+    "SPLITPOINT_OLD_FILES",
+    "UNTOLD",
+];
+
 /// Longest time of a run.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -31,6 +44,8 @@ pub struct Library {
     place: Place,
     /// What the program is compiled and linked with.
     compiled: &'static [&'static str],
+    /// A function of it that the program calls.
+    function: &'static str,
     drop_in: DropIn,
     records: u64,
     pair_bytes: [usize; 2],
@@ -51,6 +66,7 @@ const FILES: Library = Library {
     package: "",
     place: Place::Disk,
     compiled: &[],
+    function: "",
     drop_in: DropIn::Swapped,
     records: 1_000_000,
     pair_bytes: [16, 16],
@@ -62,18 +78,21 @@ pub const LIBRARIES: [Library; 4] = [
         name: "gdbm",
         package: "libgdbm6",
         compiled: &["-DGDBM", "-l:libgdbm.so.6"],
+        function: "gdbm_open",
         ..FILES
     },
     Library {
         name: "ndbm",
         package: "libgdbm-compat4",
         compiled: &["-DNDBM", "-l:libgdbm_compat.so.4", "-l:libgdbm.so.6"],
+        function: "dbm_open",
         ..FILES
     },
     Library {
         name: "db185",
         package: "libdb1-compat",
         compiled: &["-DDB185", "-l:libdb1.so.2"],
+        function: "dbopen",
         drop_in: DropIn::Preloaded("libsplitpoint_db185.so"),
         ..FILES
     },
@@ -82,6 +101,7 @@ pub const LIBRARIES: [Library; 4] = [
         package: "libc6",
         place: Place::Memory,
         compiled: &["-DHSEARCH"],
+        function: "hsearch_r",
         drop_in: DropIn::Preloaded("libsplitpoint_hsearch.so"),
         records: 10_000_000,
         pair_bytes: [8, 8],
@@ -225,7 +245,9 @@ impl Race<'_> {
 
     fn command(&self, library: &Library, program: &Path, is_ours: bool) -> Command {
         let mut command = Command::new(program);
-        command.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD").env_remove("UNTOLD");
+        for variable in VARIABLES {
+            command.env_remove(variable);
+        }
         let lib = self.prefix.join("lib");
         match library.drop_in {
             _ if !is_ours => {}
@@ -239,6 +261,25 @@ impl Race<'_> {
         command
     }
 
+    /// Starts the program, and requires that it gets the functions of the library that is to be timed.
+    fn prove(&self, library: &Library, program: &Path, is_ours: bool) -> Outcome<()> {
+        let mut command = self.command(library, program, is_ours);
+        // All functions are bound at the start, before the first call.
+        command.env("LD_BIND_NOW", "1").env("LD_DEBUG", "bindings");
+        let output = command.output().map_err(|cause| format!("cannot start it: {cause}"))?;
+        if !output.status.success() {
+            return Err(format!("it does not start: {}", output.status));
+        }
+        let words = String::from_utf8_lossy(&output.stderr);
+        let bound = targets_of(&words, library.function);
+        let prefix = self.prefix.to_string_lossy();
+        match bound.iter().find(|target| target.starts_with(&*prefix) != is_ours) {
+            Some(wrong) => Err(format!("{} is that of {wrong}", library.function)),
+            None if bound.is_empty() => Err(format!("it calls no {}", library.function)),
+            None => Ok(()),
+        }
+    }
+
     /// Runs the program once, and starts it some times.
     fn run(
         &self,
@@ -247,14 +288,12 @@ impl Race<'_> {
         is_ours: bool,
         records: u64,
     ) -> Outcome<Vec<Figures>> {
+        self.prove(library, program, is_ours)?;
         let clock = Clock::start();
         let mut command = self.command(library, program, is_ours);
         command.arg(self.stores.join("drop-ins.db")).arg(records.to_string());
         let (output, is_late) = limit::output(&mut command, LIMIT)?;
-        if is_late || !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(format!("{} {said}", output.status));
-        }
+        require_silence(&output, is_late)?;
         let mut figures = figures_of(&String::from_utf8_lossy(&output.stdout))?;
         let others_cpus = clock.others_cpus();
         let begun = Instant::now();
@@ -274,6 +313,28 @@ impl Race<'_> {
         let is_whole = found.eq(library.labels.iter().copied());
         if is_whole { Ok(figures) } else { Err(format!("it timed other work: {figures:?}")) }
     }
+}
+
+/// Requires that a program ended well, and that neither it nor the dynamic linker had anything to say.
+fn require_silence(output: &Output, is_late: bool) -> Outcome<()> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_silent = said.trim().is_empty();
+    if is_late || !output.status.success() || !is_silent {
+        return Err(format!("{} {}", output.status, said.trim()));
+    }
+    Ok(())
+}
+
+/// Returns the files to which the dynamic linker says that it has bound a function for a program.
+fn targets_of(log: &str, function: &str) -> Vec<String> {
+    let symbol = format!("symbol `{function}'");
+    let lines = log.lines().filter(|line| line.contains(&symbol));
+    let target_of = |line: &str| {
+        let (files, _) = line.rsplit_once(": ")?;
+        let (_, target) = files.split_once("] to ")?;
+        Some(target.rsplit_once(" [")?.0.to_owned())
+    };
+    lines.filter_map(target_of).collect()
 }
 
 /// Reads lines of a phase, its operations, its nanoseconds, and those of its longest operation or 0.
@@ -338,6 +399,48 @@ mod tests {
         assert_eq!((found[0].phase.as_str(), found[0].ops, found[0].ns), ("store", 100, 4200));
         assert_eq!(found[1].worst_ns, 90);
         assert!(figures_of("store 100\n").is_err() && figures_of("a b c d\n").is_err());
+    }
+
+    /// The program is one that calls `getenv` of the C library, which stands for an original.
+    #[test]
+    fn a_run_with_the_functions_of_another_library_is_refused() {
+        let folder = std::env::temp_dir().join(format!("race-drop-ins-{}", std::process::id()));
+        fs::create_dir_all(folder.join("prefix/lib")).expect("there is room");
+        let compile = |name: &str, text: &str, options: &[&str]| {
+            let source = folder.join(format!("{name}.c"));
+            fs::write(&source, text).expect("there is room");
+            let mut compiler = Command::new("cc");
+            compiler.arg(&source).arg("-o").arg(folder.join(name)).args(options);
+            programs::output(&mut compiler).expect("it compiles");
+            folder.join(name)
+        };
+        let main = "#include <stdlib.h>\nint main(void) { return getenv(\"ABSENT\") != NULL; }\n";
+        let program = compile("program", main, &[]);
+        let own = "char *getenv(const char *name) { (void)name; return 0; }\n";
+        compile("prefix/lib/own.so", own, &["-shared", "-fPIC"]);
+        let (options, prefix) = (Options::default(), folder.join("prefix"));
+        let race = Race { options: &options, prefix: &prefix, stores: &folder };
+        let library = |function, file| Library {
+            name: "c",
+            function,
+            drop_in: DropIn::Preloaded(file),
+            ..FILES
+        };
+        let proved =
+            |function, file, is_ours| race.prove(&library(function, file), &program, is_ours);
+        assert_eq!(proved("getenv", "own.so", true), Ok(()));
+        assert_eq!(proved("getenv", "own.so", false), Ok(()));
+        // The dynamic linker warns, and the program gets the original.
+        let refused = proved("getenv", "absent.so", true).expect_err("ours is not there");
+        assert!(refused.starts_with("getenv is that of ") && refused.contains("libc"), "{refused}");
+        let refused = proved("hsearch_r", "own.so", true).expect_err("it is not called");
+        assert_eq!(refused, "it calls no hsearch_r");
+        let mut command = race.command(&library("getenv", "absent.so"), &program, true);
+        let output = command.output().expect("it starts");
+        assert!(output.status.success());
+        let warned = require_silence(&output, false).expect_err("the linker has warned");
+        assert!(warned.contains("absent.so"), "{warned}");
+        fs::remove_dir_all(&folder).expect("it is there");
     }
 
     #[test]

@@ -17,7 +17,7 @@ struct Module {
     original: &'static [&'static str],
     packages: &'static [&'static str],
     tests: &'static [&'static str],
-    /// Fewer tests than that are there in no version that we know.
+    /// As many pass in Debian 12: without one of the files there are fewer.
     tests_min: u64,
 }
 
@@ -29,7 +29,7 @@ const MODULES: [Module; 2] = [
         original: &["-l:libgdbm_compat.so.4", "-l:libgdbm.so.6"],
         packages: &["libgdbm-compat-dev", "libgdbm-dev"],
         tests: &["test_dbm_ndbm", "test_dbm"],
-        tests_min: 40,
+        tests_min: 53,
     },
     Module {
         name: "_gdbm",
@@ -38,7 +38,7 @@ const MODULES: [Module; 2] = [
         original: &["-l:libgdbm.so.6"],
         packages: &["libgdbm-dev"],
         tests: &["test_dbm_gnu", "test_dbm", "test_shelve"],
-        tests_min: 400,
+        tests_min: 404,
     },
 ];
 

@@ -61,14 +61,14 @@ static struct state state_of(const char *name)
 {
     struct state state;
     struct stat found;
-    unsigned char bytes[8192];
+    unsigned char bytes[4096];
     ssize_t count;
     int block, fd = open(name, O_RDONLY);
     CHECK(fd >= 0 && fstat(fd, &found) == 0);
     state.time = found.st_mtim;
     state.sum = 0;
     for (block = 0; (count = read(fd, bytes, sizeof bytes)) > 0; block++)
-        while (count > 0 && block != 1)
+        while (count > 0 && block != 3)
             state.sum = state.sum * 31 + bytes[--count];
     close(fd);
     return state;

@@ -18,5 +18,7 @@ fn nothing_leaks_and_nothing_is_used_after_its_end() {
 
 #[test]
 fn any_number_of_threads_may_look_up() {
-    Program::new("hsearch_threads.c", LIBRARY, Link::Shared).run(&[]);
+    let program = Program::new("hsearch_threads.c", LIBRARY, Link::Shared);
+    program.run(&[]);
+    program.run_checked(&[]);
 }

@@ -39,6 +39,38 @@ fn nothing_leaks_and_nothing_is_used_after_its_end() {
 }
 
 #[test]
+fn cuts_forks_locks_and_turns_touch_nothing_that_was_freed() {
+    for (source, cases) in [
+        ("ndbm_cut.c", &[&["x"][..]][..]),
+        ("ndbm_fork.c", &[&["x"]]),
+        ("ndbm_locks.c", &[&["x"]]),
+        ("ndbm_posix.c", &[&["x"]]),
+        (
+            "ndbm_turns.c",
+            &[&["turns", "x", "3", "40"], &["killed", "x"], &["walks", "x"], &["own", "x"]],
+        ),
+    ] {
+        let program = Program::new(source, LIBRARY, Link::Shared);
+        for case in cases {
+            let dir = tempfile::tempdir().unwrap();
+            let mut command = program.command_that_leaves_handles();
+            assert_eq!(
+                succeed(command.args(*case).current_dir(dir.path())),
+                "",
+                "{source} {case:?}"
+            );
+        }
+    }
+    let program = Program::new("ndbm_db.c", LIBRARY, Link::Shared);
+    for case in ["closed", "forked"] {
+        let at = tempfile::tempdir().unwrap();
+        fs::copy(fixture("db185-le-512-small.db"), at.path().join("x.db")).unwrap();
+        let mut command = program.command_that_leaves_handles();
+        assert_eq!(succeed(command.arg(case).current_dir(at.path())), "", "{case}");
+    }
+}
+
+#[test]
 fn a_datum_of_posix_works_too() {
     let dir = tempfile::tempdir().unwrap();
     Program::new("ndbm_posix.c", LIBRARY, Link::Shared).run(&[&dir.path().join("x")]);
@@ -178,7 +210,7 @@ fn what_comes_between_the_opening_and_the_first_change_does_no_harm() {
         let at = tempfile::tempdir().unwrap();
         let name = at.path().join("old");
         copy_old("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), &name);
-        let mut command = program.command();
+        let mut command = program.command_that_leaves_handles();
         command.arg(case).current_dir(at.path()).env("SPLITPOINT_OLD_FILES", "convert");
         assert_eq!(succeed(&mut command), "", "{case}");
     }

@@ -105,14 +105,25 @@ impl Program {
     /// Runs it where every wrong access and every leak is an error, if valgrind is installed.
     #[track_caller]
     pub(crate) fn run_checked(&self, arguments: &[&Path]) {
-        let valgrind = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full"];
+        succeed(self.checked("full").args(arguments));
+    }
+
+    /// Returns a command that runs it where every wrong access is an error, if valgrind is installed. Of leaks it
+    /// says nothing: the program leaves handles behind, cut ones and those of children.
+    pub(crate) fn command_that_leaves_handles(&self) -> Command {
+        self.checked("no")
+    }
+
+    fn checked(&self, leaks: &str) -> Command {
+        let leaks = format!("--leak-check={leaks}");
+        let valgrind = ["valgrind", "--quiet", "--error-exitcode=99", &leaks];
         let wrapper = if has_program("valgrind") {
             &valgrind[..]
         } else {
             skip("valgrind is not installed: the program is run without");
             &[]
         };
-        succeed(self.command_under(wrapper).args(arguments));
+        self.command_under(wrapper)
     }
 }
 

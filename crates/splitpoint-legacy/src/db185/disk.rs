@@ -56,6 +56,10 @@ enum Holder {
 }
 
 impl Descriptor {
+    fn new(holder: Holder, found: &Metadata) -> Self {
+        Self { holder, inode: (found.dev(), found.ino()) }
+    }
+
     fn file(&self) -> &File {
         match &self.holder {
             Holder::Own(file) => file.as_ref().expect("it is there until the drop"),
@@ -63,7 +67,7 @@ impl Descriptor {
         }
     }
 
-    /// Returns the file to change it.
+    /// Returns the file, if it is still the one that was opened.
     fn to_change(&self) -> io::Result<&File> {
         let file = self.file();
         let found = file.metadata()?;
@@ -126,7 +130,7 @@ impl FileDisk {
     }
 
     fn new(holder: Holder, path: PathBuf, found: &Metadata) -> Self {
-        let file = Descriptor { holder, inode: (found.dev(), found.ino()) };
+        let file = Descriptor::new(holder, found);
         Self { file, path, file_bytes: found.len() }
     }
 
@@ -181,7 +185,7 @@ fn read_fully(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
 /// Changed pages that the cache has no room for: a temporary file without a name.
 #[derive(Debug)]
 pub(super) struct Spill {
-    file: File,
+    file: Descriptor,
     directory: PathBuf,
     page_bytes: usize,
     free: Vec<u64>,
@@ -203,6 +207,10 @@ impl Spill {
             path: directory.to_path_buf(),
             source,
         };
+        let file = file.and_then(|file| {
+            let found = file.metadata()?;
+            Ok(Descriptor::new(Holder::Own(Some(file)), &found))
+        });
         let file = file.map_err(failed)?;
         let directory = directory.to_path_buf();
         Ok(Self { file, directory, page_bytes, free: Vec::new(), slot_count: 0 })
@@ -218,7 +226,8 @@ impl Spill {
             self.slot_count += 1;
             self.slot_count - 1
         });
-        match self.file.write_all_at(bytes, slot * self.page_bytes as u64) {
+        let offset = slot * self.page_bytes as u64;
+        match self.file.to_change().and_then(|file| file.write_all_at(bytes, offset)) {
             Ok(()) => Ok(slot),
             Err(source) => {
                 self.free.push(slot);
@@ -229,7 +238,9 @@ impl Spill {
 
     /// Reads the page in `slot`.
     pub(super) fn read(&self, slot: u64, bytes: &mut [u8]) -> Result<()> {
-        let read = self.file.read_exact_at(bytes, slot * self.page_bytes as u64);
+        let offset = slot * self.page_bytes as u64;
+        // What a stranger's file has there is no page of the table.
+        let read = self.file.to_change().and_then(|file| file.read_exact_at(bytes, offset));
         read.map_err(|source| self.failed("read a temporary file in", source))
     }
 
@@ -256,5 +267,32 @@ fn unnamed_file(directory: &Path) -> io::Result<File> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_leads_to_another_file_is_neither_written_read_nor_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spill = Spill::new(Some(folder.path()), 512).unwrap();
+        let slot = spill.put(&[7; 512]).unwrap();
+        let mut page = [0; 512];
+        spill.read(slot, &mut page).unwrap();
+        assert_eq!(page, [7; 512]);
+        // As if the program had closed the number, and opened a file that has got it.
+        let stranger = spill.file.file().try_clone().unwrap();
+        spill.file.inode.1 += 1;
+        let is_bad = |error: &Error| matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(BAD_DESCRIPTOR));
+        assert!(is_bad(&spill.put(&[8; 512]).unwrap_err()));
+        assert!(is_bad(&spill.read(slot, &mut page).unwrap_err()));
+        assert_eq!(stranger.metadata().unwrap().len(), 512);
+        let number = spill.file.file().as_raw_fd();
+        drop(spill);
+        assert!(Path::new(&format!("/proc/self/fd/{number}")).exists());
     }
 }
