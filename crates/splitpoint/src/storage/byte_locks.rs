@@ -255,6 +255,24 @@ mod tests {
     }
 
     #[test]
+    fn who_opens_a_file_to_write_has_both_bytes_or_neither() {
+        let (a, b) = two_descriptions();
+        for taken in [LockByte::WRITER, LockByte::OPENING] {
+            assert!(try_lock(&a, taken, LockKind::Exclusive).unwrap());
+            assert!(!try_lock_to_open(&b).unwrap());
+            for byte in [LockByte::WRITER, LockByte::OPENING] {
+                assert!(!is_locked(&a, byte).unwrap(), "nothing of the other is left");
+            }
+            unlock_all(&a).unwrap();
+        }
+        assert!(try_lock_to_open(&b).unwrap());
+        assert!(
+            is_locked(&a, LockByte::WRITER).unwrap() && is_locked(&a, LockByte::OPENING).unwrap()
+        );
+        assert!(!is_locked(&a, LockByte::PRESENCE).unwrap());
+    }
+
+    #[test]
     fn a_shared_lock_becomes_exclusive_only_when_the_others_are_gone() {
         let (a, b) = two_descriptions();
         assert!(try_lock(&a, LockByte::PRESENCE, LockKind::Shared).unwrap());

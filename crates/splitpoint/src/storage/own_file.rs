@@ -110,6 +110,10 @@ mod tests {
         let mut place = std::mem::ManuallyDrop::new(place);
         rustix::io::dup2(&stranger, &mut place).unwrap();
         assert_eq!(own.checked().unwrap_err().raw_os_error(), Some(libc::EBADF));
+        own.trust();
+        assert!(own.checked().is_ok(), "nobody looks within the call that opens a handle");
+        own.watch();
+        assert_eq!(own.checked().unwrap_err().raw_os_error(), Some(libc::EBADF));
         drop(own);
         // SAFETY: the descriptor is still open, or the next line fails.
         let number = unsafe { BorrowedFd::borrow_raw(number) };
