@@ -310,10 +310,11 @@ impl<'a> Live<'a> {
                 head_offset: self.load(at + 5),
                 head_segment: self.load(at + 6),
             };
-            // One commit meanwhile does not touch this state; a second one does. Where records move
-            // in memory, without a record in the log, commits of one sequence number follow each
-            // other, and two of them go unnoticed: then the counts may be of different commits, that
-            // of records too where deletes leave no tombstone. Nothing is decided by those.
+            // One commit meanwhile does not touch this state; a second one does. Where records move in
+            // memory, or a segment of a file is emptied, without a record in the log, commits of one
+            // sequence number follow each other, and two of them go unnoticed: then the counts may be of
+            // different commits. In a file only the dead bytes can be; in memory that of records too,
+            // where deletes leave no tombstone. Nothing is decided by those.
             if self.load(COMMIT) == word {
                 return (word & !7, state);
             }

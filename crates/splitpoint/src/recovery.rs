@@ -609,7 +609,7 @@ impl Opening {
                     (state.head_segment, state.head_offset) = (head_segment, head_offset);
                 }
                 if is_compacted {
-                    count_segments_again(&extents);
+                    count_segments_again(&extents, &mut state);
                 }
                 live.commit(position.lsn, &state);
             }
@@ -688,16 +688,18 @@ fn settle_segments(
     Ok(())
 }
 
-/// Counts the bytes of segments again by the segment table: the killed process may have noted there what it
-/// has emptied, and not in these counts.
-fn count_segments_again(extents: &Extents) {
+/// Counts the bytes of segments of a compacted store again by the segment table, and has no more records dead
+/// than these segments have room for: the killed process, or the one whose checkpoint is replayed, may have
+/// noted in the table what was emptied and which big records are dead, and not in these counts.
+fn count_segments_again(extents: &Extents, state: &mut CommitState) {
     let Some(segments) = extents.segments() else { return };
     let (view, live) = (&extents.region().view, extents.region().live());
     let is_big = |offset| view.segment(offset).is_ok_and(|found| found.kind == SegmentKind::Big);
     let SegmentTotals { log_bytes, big_bytes } = segments.totals(is_big);
     live.set_log_bytes(log_bytes);
-    // Those of dead records count until they are retired.
-    live.set_big_bytes(live.big_bytes().min(big_bytes));
+    live.set_big_bytes(big_bytes);
+    let dead_bytes_max = (log_bytes + big_bytes).saturating_sub(state.live_bytes);
+    state.dead_bytes = state.dead_bytes.min(dead_bytes_max);
 }
 
 #[cfg(all(test, not(loom)))]

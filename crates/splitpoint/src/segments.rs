@@ -112,7 +112,7 @@ impl TableSegment {
 pub(crate) struct SegmentTotals {
     /// Bytes of log segments, those of moved records among them, without those that were emptied.
     pub(crate) log_bytes: u64,
-    /// Bytes of segments of big records, dead or not.
+    /// Bytes of segments of big records that are not dead.
     pub(crate) big_bytes: u64,
 }
 
@@ -611,14 +611,15 @@ impl SegmentTable {
         })
     }
 
-    /// Returns how many bytes the segments take. `is_big` says of a segment in a unit of small log segments
-    /// whether it is one of a big record.
+    /// Returns how many bytes the segments in use take. `is_big` says of a segment in a unit of small log
+    /// segments whether it is one of a big record.
     pub(crate) fn totals(&self, is_big: impl Fn(u64) -> bool) -> SegmentTotals {
         let mut totals = SegmentTotals::default();
         for segment in self.segments().filter(|found| found.segment_use != SegmentUse::Emptied) {
             totals.log_bytes += segment.bytes;
         }
-        for (part, _) in self.parts() {
+        // A dead big record of a compacted store waits, as an emptied segment does.
+        for (part, _) in self.parts().filter(|&(_, is_dead)| !is_dead) {
             let entry = self.entry_of((part.start >> self.unit_shift) as usize);
             let is_small = entry.segment_use() == SegmentUse::Small && !is_big(part.start);
             let bytes = if is_small { &mut totals.log_bytes } else { &mut totals.big_bytes };

@@ -797,8 +797,92 @@ fn a_close_after_little_was_deleted_moves_nothing() {
     db.close().unwrap();
     let db = disk.open(&options()).unwrap();
     (0..400_u64).for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    let (moved_bytes, file_bytes) = (db.stats().unwrap().moved_bytes, disk.file().len());
+    let begun_count = || db.store().lock().unwrap().checkpoints.begun_count;
+    let checkpoints = begun_count();
     db.store().pack_at_close();
-    assert!(db.stats().unwrap().moved_bytes < db.stats().unwrap().live_bytes / 4);
+    assert_eq!(db.stats().unwrap().moved_bytes, moved_bytes);
+    assert_eq!((begun_count(), disk.file().len()), (checkpoints, file_bytes));
+}
+
+/// Deletes most keys of a file and closes it, while `hold` holds something for a reader; returns the bytes of
+/// the file before the close and after it.
+fn close_beside(hold: impl FnOnce(&Db, &mut dyn FnMut())) -> (u64, u64) {
+    const KEYS: u64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let db = options().open(&path).unwrap();
+    (0..KEYS).for_each(|i| db.put(i.to_le_bytes(), value(i)).unwrap());
+    db.close().unwrap();
+    let db = options().open(&path).unwrap();
+    let reader = options().read_only().open(&path).unwrap();
+    let bytes = || std::fs::metadata(&path).unwrap().len();
+    let (mut db, mut before) = (Some(db), 0);
+    hold(&reader, &mut || {
+        let db = db.take().unwrap();
+        let doomed = (0..KEYS).filter(|i| i % 4 > 0);
+        doomed.for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+        before = bytes();
+        db.close().unwrap();
+    });
+    (before, bytes())
+}
+
+#[test]
+fn a_close_beside_a_reader_that_holds_something_does_not_lengthen_the_file() {
+    let (before, after) = close_beside(|reader, close| {
+        let value = reader.get(1_u64.to_le_bytes()).unwrap();
+        close();
+        assert_eq!(value.as_deref(), Some(&self::value(1)[..]));
+    });
+    assert!(after <= before, "{after} bytes after {before}: a value");
+    let (before, after) = close_beside(|reader, close| {
+        let snapshot = reader.snapshot().unwrap();
+        close();
+        assert!(snapshot.get(1_u64.to_le_bytes()).unwrap().is_some());
+    });
+    assert!(after <= before, "{after} bytes after {before}: a snapshot");
+    let (before, after) = close_beside(|_, close| close());
+    assert!(after < before / 2, "{after} bytes after {before}: nothing is held");
+}
+
+#[test]
+fn maintain_of_a_table_that_was_made_large_leaves_it_as_it_is() {
+    let options = options().expected_records(100_000);
+    let disk = SimDisk::new();
+    let db = disk.open(&options).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let db = disk.open(&options).unwrap();
+    let state = || {
+        let bucket_count = db.store().geometry().bucket_count();
+        let writer = db.store().lock().unwrap();
+        (bucket_count, writer.superblock.is_compacted, writer.mark)
+    };
+    let before = state();
+    assert!(before.0 > 10_000 && !before.1, "{before:?}");
+    assert!(db.maintain(u64::MAX).unwrap().is_done);
+    assert_eq!(state(), before);
+}
+
+/// The bytes of a big record are not among those of the log behind a batch.
+#[test]
+fn a_batch_that_fails_without_compaction_leaves_no_fewer_dead_bytes() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    overwrite(&db, 1000, 5000);
+    db.maintain(u64::MAX).unwrap();
+    assert!(db.store().lock().unwrap().superblock.is_compacted);
+    db.close().unwrap();
+    let db = disk.open(&options().keep_dead_records()).unwrap();
+    overwrite(&db, 1000, 5000);
+    let before = counts(&db)[3];
+    assert!(before > 200_000, "{before}");
+    disk.limit_to(disk.file().len() as u64 + (1 << 20));
+    let batch = Batch::new().put("big", vec![7; 100_000]).put("too big", vec![7; 4 << 20]);
+    db.apply(&batch).unwrap_err();
+    let after = counts(&db)[3];
+    assert!(after >= before, "{after} bytes after {before}");
 }
 
 /// Opens, maintains and closes a store; returns how much that moved, and the bytes of the file.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::halves::{each_half, has_halves};
 use super::log_scan::{CHANGES_MAX, KeyHash, LogScan, NO_RECORD, SlotChange};
-use super::{Opened, Opening, report_progress, set_geometry};
+use super::{Opened, Opening, count_segments_again, report_progress, set_geometry};
 use crate::checkpoint::{GROUP_BUCKETS, Image, extent_of};
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SUPERBLOCK_OFFSETS};
@@ -252,6 +252,10 @@ impl Opening {
         let mut state = scan.counts.after(&region.view, before, scan.end)?;
         state.live_bytes = state.live_bytes.min(used_bytes);
         state.dead_bytes = state.dead_bytes.min(used_bytes);
+        if self.superblock.is_compacted {
+            // The first checkpoint of a compacted store counts the dead big records that were freed with it.
+            count_segments_again(&extents, &mut state);
+        }
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
         // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
         if live.has_failed_sync() {

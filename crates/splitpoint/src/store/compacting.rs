@@ -403,7 +403,9 @@ impl Store {
     }
 
     /// Puts a victim that was emptied on the list of those that wait. First its dead records are published
-    /// as no longer there: else a kill could leave more of them than there is in the segments in use.
+    /// as no longer there: else a kill could leave more of them than there is in the segments in use. A kill
+    /// right behind the commit has them taken off twice, when the segment is emptied again: too few count,
+    /// so that less is compacted for a while.
     fn retire_emptied(&self, writer: &mut Writer, victim: &Victim) {
         writer.take_off_dead(victim.record_bytes);
         self.commit(writer);

@@ -305,8 +305,51 @@ fn a_kill_or_a_power_loss_in_a_close_that_compacts_loses_nothing() {
         assert!(content(&db) == model, "place {place}: {} keys", db.len());
         let report = db.check().unwrap();
         assert!(report.is_clean(), "place {place}: {:?}", report.damages);
+        assert_has_room(&db, &format!("place {place}"));
     }
     assert!(copies.len() > 20, "{}", copies.len());
+}
+
+/// Checks that no more counts as live or dead than the segments in use have room for.
+#[track_caller]
+fn assert_has_room(db: &Db, at: &str) {
+    let stats = db.stats().unwrap();
+    let (used, counted) =
+        (stats.segments.log + stats.segments.big, stats.live_bytes + stats.dead_bytes);
+    assert!(used >= counted, "{at}: {used} bytes for {counted}");
+}
+
+/// They were counted when the first checkpoint of a compacted store was made, and are freed with it.
+#[test]
+fn a_kill_or_a_power_loss_in_the_first_compaction_counts_no_dead_big_record_that_is_freed() {
+    let options = Options::new().seed(1).segment_bytes_min(4096).durability(Durability::Buffered);
+    let disk = Rc::new(SimDisk::new());
+    let db = disk.open(&options).unwrap();
+    (0..8_u64).for_each(|i| db.put(i.to_le_bytes(), vec![7; 100_000]).unwrap());
+    (1..8_u64).for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    db.sync().unwrap();
+    let copies = Rc::new(RefCell::new(Vec::new()));
+    let observer = {
+        let (disk, copies) = (disk.clone(), copies.clone());
+        move || copies.borrow_mut().extend([disk.kill(), disk.lose_power(0)])
+    };
+    observe(observer, || {
+        db.maintain(0).unwrap();
+    });
+    let big_bytes = db.stats().unwrap().segments.big;
+    assert!((100_000..200_000).contains(&big_bytes), "{big_bytes}");
+    let mut compacted = [0; 2];
+    for (place, copy) in copies.take().iter().enumerate() {
+        let db = copy.open(&options).unwrap();
+        assert_has_room(&db, &format!("place {place}"));
+        if db.store().lock().unwrap().superblock.is_compacted {
+            let stats = db.stats().unwrap();
+            assert_eq!(stats.segments.big, big_bytes, "place {place}");
+            assert!(stats.dead_bytes < 100_000, "place {place}: {} are dead", stats.dead_bytes);
+            compacted[place % 2] += 1;
+        }
+    }
+    assert!(compacted.iter().all(|&count| count > 0), "{compacted:?}");
 }
 
 /// The free list and the count of overflow lines that were handed out are words of their own. A process
