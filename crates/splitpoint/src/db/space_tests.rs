@@ -914,3 +914,18 @@ fn a_second_maintenance_of_a_file_moves_nothing() {
     }
     assert!(moved > 0, "the first has nothing to do");
 }
+
+#[test]
+fn a_handle_whose_sync_has_failed_merges_no_buckets() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    (0..20_000_u64).for_each(|i| db.put(i.to_le_bytes(), value(i)).unwrap());
+    (100..20_000_u64).for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    let store = db.store();
+    assert!(store.is_index_sparse(&store.lock().unwrap()), "there is something to merge");
+    let bucket_count = db.stats().unwrap().geometry.bucket_count();
+    disk.fail_call(1, EIO, true);
+    db.sync().unwrap_err();
+    store.shrink_index().unwrap_err();
+    assert_eq!(db.stats().unwrap().geometry.bucket_count(), bucket_count);
+}

@@ -347,3 +347,15 @@ fn histories_of_four_processes_that_are_killed_are_serializable() {
     }
     assert!(committed_count > 0, "nothing was committed");
 }
+
+/// No table has such a key.
+#[test]
+fn a_transaction_looks_in_vain_for_a_key_that_is_too_long() {
+    let db = options().in_memory().unwrap();
+    let key = vec![0; 1 << 32];
+    let mut transaction = db.begin().unwrap();
+    assert!(transaction.get(&key).unwrap().is_none());
+    transaction.put("key", "value").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), b"value");
+}

@@ -132,7 +132,7 @@ impl Store {
     }
 
     /// Returns whether [`shrink_index`](Self::shrink_index) would merge buckets.
-    pub(super) fn is_index_sparse(&self, writer: &Writer) -> bool {
+    pub(crate) fn is_index_sparse(&self, writer: &Writer) -> bool {
         // A table that was made larger than what it holds yet has not shrunk.
         let has_died = writer.state.dead_bytes + writer.retired_bytes > 0;
         let may_have_shrunk = has_died || writer.superblock.is_compacted;
@@ -147,7 +147,7 @@ impl Store {
     /// # Errors
     ///
     /// Those of the lock, and of a handle that may not change the store.
-    pub(super) fn shrink_index(&self) -> Result<()> {
+    pub(crate) fn shrink_index(&self) -> Result<()> {
         if !self.is_index_sparse(&*self.lock()?) {
             return Ok(());
         }
