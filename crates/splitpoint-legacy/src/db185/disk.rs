@@ -7,6 +7,7 @@ use std::os::fd::IntoRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use splitpoint::{Create, Error, Result, SharedFile};
 
@@ -39,12 +40,16 @@ pub(super) struct FileDisk {
 /// `EBADF`, on every system.
 const BAD_DESCRIPTOR: i32 = 9;
 
-/// The descriptor of a file, which a program may close: it is written, unlocked and closed only as long as it
-/// leads to this device and inode.
+/// The descriptor of a file, which a program may close: it is read, written, unlocked and closed only as long
+/// as it leads to this file.
 #[derive(Debug)]
 struct Descriptor {
     holder: Holder,
     inode: (u64, u64),
+    /// When the inode was made, if the file system knows: it gives that of a file without a name to the next
+    /// one once nobody has the first open.
+    born: Option<SystemTime>,
+    has_name: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +62,8 @@ enum Holder {
 
 impl Descriptor {
     fn new(holder: Holder, found: &Metadata) -> Self {
-        Self { holder, inode: (found.dev(), found.ino()) }
+        let (inode, born) = ((found.dev(), found.ino()), found.created().ok());
+        Self { holder, inode, born, has_name: found.nlink() > 0 }
     }
 
     fn file(&self) -> &File {
@@ -68,10 +74,12 @@ impl Descriptor {
     }
 
     /// Returns the file, if it is still the one that was opened.
-    fn to_change(&self) -> io::Result<&File> {
+    fn checked(&self) -> io::Result<&File> {
         let file = self.file();
         let found = file.metadata()?;
-        let is_own = (found.dev(), found.ino()) == self.inode;
+        let is_own = (found.dev(), found.ino()) == self.inode
+            && found.created().ok() == self.born
+            && (self.has_name || found.nlink() == 0);
         if is_own { Ok(file) } else { Err(io::Error::from_raw_os_error(BAD_DESCRIPTOR)) }
     }
 }
@@ -80,7 +88,7 @@ impl Drop for Descriptor {
     /// Releases the lock explicitly, because a child forked meanwhile has the file open too, and
     /// would hold the lock until it runs another program.
     fn drop(&mut self) {
-        let is_closed = self.to_change().is_err();
+        let is_closed = self.checked().is_err();
         let Holder::Own(file) = &mut self.holder else { return };
         let Some(file) = file.take() else { return };
         if is_closed {
@@ -149,21 +157,21 @@ impl Disk for FileDisk {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let filled = read_fully(self.file.file(), offset, bytes);
+        let filled = self.file.checked().and_then(|file| read_fully(file, offset, bytes));
         let filled = filled.map_err(|source| self.failed("read", source))?;
         bytes[filled..].fill(0);
         Ok(())
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let written = self.file.to_change().and_then(|file| file.write_all_at(bytes, offset));
+        let written = self.file.checked().and_then(|file| file.write_all_at(bytes, offset));
         written.map_err(|source| self.failed("write", source))?;
         self.file_bytes = self.file_bytes.max(offset + bytes.len() as u64);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<()> {
-        let synced = self.file.to_change().and_then(File::sync_data);
+        let synced = self.file.checked().and_then(File::sync_data);
         synced.map_err(|source| self.failed("sync", source))
     }
 }
@@ -227,7 +235,7 @@ impl Spill {
             self.slot_count - 1
         });
         let offset = slot * self.page_bytes as u64;
-        match self.file.to_change().and_then(|file| file.write_all_at(bytes, offset)) {
+        match self.file.checked().and_then(|file| file.write_all_at(bytes, offset)) {
             Ok(()) => Ok(slot),
             Err(source) => {
                 self.free.push(slot);
@@ -240,7 +248,7 @@ impl Spill {
     pub(super) fn read(&self, slot: u64, bytes: &mut [u8]) -> Result<()> {
         let offset = slot * self.page_bytes as u64;
         // What a stranger's file has there is no page of the table.
-        let read = self.file.to_change().and_then(|file| file.read_exact_at(bytes, offset));
+        let read = self.file.checked().and_then(|file| file.read_exact_at(bytes, offset));
         read.map_err(|source| self.failed("read a temporary file in", source))
     }
 
@@ -272,27 +280,55 @@ fn unnamed_file(directory: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd as _;
+    use std::os::fd::{AsRawFd as _, OwnedFd};
 
     use super::*;
+
+    /// Closes the number, as a program may, and makes a file that gets it, and perhaps the inode.
+    fn take_number(descriptor: &mut Descriptor, path: &Path) {
+        let Holder::Own(own) = &mut descriptor.holder else { panic!("it is its own") };
+        let mut number = OwnedFd::from(own.take().unwrap());
+        rustix::io::dup2(File::open("/dev/null").unwrap(), &mut number).unwrap();
+        let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        rustix::io::dup2(file, &mut number).unwrap();
+        *own = Some(number.into());
+    }
+
+    fn is_bad(error: &Error) -> bool {
+        matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(BAD_DESCRIPTOR))
+    }
 
     #[test]
     fn a_number_that_leads_to_another_file_is_neither_written_read_nor_closed() {
         let folder = tempfile::tempdir().unwrap();
+        let theirs = folder.path().join("own.log");
         let mut spill = Spill::new(Some(folder.path()), 512).unwrap();
         let slot = spill.put(&[7; 512]).unwrap();
         let mut page = [0; 512];
         spill.read(slot, &mut page).unwrap();
         assert_eq!(page, [7; 512]);
-        // As if the program had closed the number, and opened a file that has got it.
-        let stranger = spill.file.file().try_clone().unwrap();
-        spill.file.inode.1 += 1;
-        let is_bad = |error: &Error| matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(BAD_DESCRIPTOR));
+        take_number(&mut spill.file, &theirs);
         assert!(is_bad(&spill.put(&[8; 512]).unwrap_err()));
         assert!(is_bad(&spill.read(slot, &mut page).unwrap_err()));
-        assert_eq!(stranger.metadata().unwrap().len(), 512);
+        assert_eq!(std::fs::metadata(&theirs).unwrap().len(), 0);
         let number = spill.file.file().as_raw_fd();
         drop(spill);
         assert!(Path::new(&format!("/proc/self/fd/{number}")).exists());
+    }
+
+    #[test]
+    fn the_file_of_a_table_is_read_and_written_by_no_number_that_leads_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let [ours, theirs] = ["a.db", "own.log"].map(|name| folder.path().join(name));
+        let mut disk = FileDisk::open(&ours, Create::New, false, 0o600).unwrap();
+        disk.write_at(0, b"page").unwrap();
+        // It is still the table's without a name.
+        std::fs::remove_file(&ours).unwrap();
+        disk.write_at(4, b"page").unwrap();
+        take_number(&mut disk.file, &theirs);
+        assert!(is_bad(&disk.write_at(0, b"page").unwrap_err()));
+        assert!(is_bad(&disk.read_at(0, &mut [0; 4]).unwrap_err()));
+        assert!(is_bad(&disk.sync().unwrap_err()));
+        assert_eq!(std::fs::metadata(&theirs).unwrap().len(), 0);
     }
 }
