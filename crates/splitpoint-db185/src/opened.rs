@@ -181,6 +181,15 @@ impl Opened {
         self.process != std::process::id()
     }
 
+    /// Returns whether the table is that of the process of which this one is a fork.
+    fn is_of_parent(&self) -> bool {
+        match &self.table {
+            // It knows without a system call, which would take longer than a step of a walk.
+            Table::Native { db, .. } if self.place.is_some() => db.is_of_parent(),
+            _ => self.is_inherited(),
+        }
+    }
+
     fn require_place(&mut self) -> Result<(), Errno> {
         match &self.place {
             Some(place) if self.table.is_in_place() => place.file().map(drop).ok_or(libc::EBADF),
@@ -204,7 +213,7 @@ impl Opened {
 
     /// Opens the file anew in a child of a fork, when the parent has let go of it.
     fn adopt(&mut self) -> Result<(), Errno> {
-        if !self.is_inherited() {
+        if !self.is_of_parent() {
             return Ok(());
         }
         if let Some(place) = &self.place

@@ -194,7 +194,7 @@ impl Database {
             self.convert()?;
         }
         self.look_for_cut();
-        if self.is_inherited() && !self.table()?.is_native() {
+        if !self.table()?.is_native() && self.is_inherited() {
             // Its pages are the parent's, which may change and write them too.
             return Err(libc::EAGAIN);
         }
