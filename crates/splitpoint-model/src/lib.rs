@@ -1,9 +1,9 @@
 //! How the processes that share a store go about it, as a model that a machine checks.
 //!
 //! The model has what several processes do to one file: the turns of writers, pins with two counters and
-//! a parity, what compaction empties and uses again, checkpoints that both superblocks name, over several turns
-//! and with the syncs between them, and what the next writer does after a death. Each [`Action`] names the function of the engine that it stands for.
-//! [`stateright`] visits every state that they can reach in any order, within [`Bounds`], and looks at each
+//! a parity, what compaction empties and uses again, checkpoints that both superblocks name, over several
+//! turns and with the syncs between them, and what the next writer does after a death. Each [`Action`] names
+//! the function of the engine that it stands for. [`stateright`] visits every state that they can reach in any order, within [`Bounds`], and looks at each
 //! whether the [`PROPERTIES`] hold.
 //!
 //! A [`Canary`] is a mistake that an engineer could make. With any of them in the model the checker must

@@ -186,6 +186,8 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
         }
     }
     if options.access == Access::ReadWrite {
+        // Reading the log takes long, and calls the program.
+        region.storage().end_opening();
         note_writer(region.storage())?;
         be_alone(region.storage(), options)?;
     }
@@ -569,6 +571,8 @@ impl Opening {
         is_pending_kept: bool,
     ) -> Result<(Extents, FoundState)> {
         assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
+        // Changes of a large batch that was not committed are looked up, which takes long.
+        region.storage().end_opening();
         region.windows.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = committed_position(&self.superblock, region);

@@ -21,7 +21,7 @@ use crate::format::{
 };
 use crate::index::line::LINE_BYTES;
 use crate::index::overflow::LinePool as _;
-use crate::live::LineWindow;
+use crate::live::{CommitState, LineWindow};
 use crate::piece::{lines_of, piece_of};
 use crate::region::LivePool;
 use crate::segments::{SegmentTable, SegmentUse};
@@ -230,8 +230,8 @@ impl Extents {
             }
         }
         table.mend(file_bytes);
-        let tail_offset = live.committed().1.tail_segment;
-        let is_tail_inside = table.has_room(tail_offset + 1);
+        let CommitState { tail_segment, tail_offset, .. } = live.committed().1;
+        let is_tail_inside = table.has_room(tail_offset.max(tail_segment + 1));
         self.segments = Some(table);
         self.free_the_rest();
         if is_tail_inside && self.forget_end_without_table() {
@@ -246,15 +246,16 @@ impl Extents {
     /// whether it has room for the others.
     ///
     /// A table is made that has room before the end is raised for anything else. But the end is raised for that
-    /// table itself while the one before is the table: whoever is killed or fails between the two leaves free
-    /// granules behind its room.
+    /// table itself while the one before is the table: whoever is killed between the two leaves free granules
+    /// behind its room.
     fn forget_end_without_table(&mut self) -> bool {
-        let has_room = |space: &Space, segments: &Option<SegmentTable>| {
-            let end = space.end() * GRANULE_BYTES;
-            segments.as_ref().is_some_and(|segments| segments.has_room(end))
-        };
-        has_room(&self.space, &self.segments)
-            || self.space.trim() && has_room(&self.space, &self.segments)
+        self.has_table_room() || self.space.trim() && self.has_table_room()
+    }
+
+    /// Returns whether the segment table has room for the file up to its end.
+    pub(crate) fn has_table_room(&self) -> bool {
+        let end = self.space.end() * GRANULE_BYTES;
+        self.segments.as_ref().is_some_and(|segments| segments.has_room(end))
     }
 
     /// Keeps the mapping of the segment table that this handle had in an earlier turn, in case that the table
@@ -330,6 +331,10 @@ impl Extents {
             Ok(map) => map,
             Err(error) => {
                 self.release(offset, bytes);
+                if !self.has_table_room() {
+                    // The end was raised for the new table.
+                    self.forget_end();
+                }
                 return Err(error);
             }
         };

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, Statx, StatxFlags};
 use rustix::mm::MsyncFlags;
 
 use self::view::View;
@@ -173,7 +173,6 @@ impl Drop for Mapped {
             && let Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) = &self.lock
         {
             neighbours.let_go();
-            self.file.trust();
         }
     }
 }
@@ -500,29 +499,22 @@ fn look_at(file: File) -> io::Result<(Arc<OwnFile>, (Identity, u64))> {
     /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
     const UNIQUE: u32 = 0x4000;
     let wanted = StatxFlags::from_bits_retain(UNIQUE) | StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    let (mut mount_id, mut birth_ns) = (0, 0);
-    let (device, inode, bytes) = match rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted) {
-        Ok(found)
-            if found.stx_mask & StatxFlags::BASIC_STATS.bits()
-                == StatxFlags::BASIC_STATS.bits() =>
-        {
-            if found.stx_mask & UNIQUE != 0 {
-                mount_id = found.stx_mnt_id;
-            }
-            if found.stx_mask & StatxFlags::BTIME.bits() != 0
-                && let Ok(seconds) = u64::try_from(found.stx_btime.tv_sec)
-            {
-                let nanoseconds = u64::from(found.stx_btime.tv_nsec);
-                birth_ns = seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds);
-            }
-            let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
-            (device, found.stx_ino, found.stx_size)
-        }
+    let found = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).ok();
+    let has = |found: &Statx, bits: u32| found.stx_mask & bits == bits;
+    let known = found.filter(|found| has(found, StatxFlags::BASIC_STATS.bits()));
+    let mount_id = found.filter(|found| has(found, UNIQUE)).map_or(0, |found| found.stx_mnt_id);
+    let birth_ns = found.filter(|found| has(found, StatxFlags::BTIME.bits())).map_or(0, |found| {
+        let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
+        let nanoseconds = u64::from(found.stx_btime.tv_nsec);
+        seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds)
+    });
+    let (device, inode, bytes) = if let Some(found) = known {
+        let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+        (device, found.stx_ino, found.stx_size)
+    } else {
         // A kernel, or a filter of system calls, that does not know it.
-        _ => {
-            let found = file.metadata()?;
-            (found.dev(), found.ino(), found.len())
-        }
+        let found = file.metadata()?;
+        (found.dev(), found.ino(), found.len())
     };
     let identity = Identity { boot_id: boot_id(), mount_id, device, inode, birth_ns };
     let file = Arc::new(OwnFile::known(file, device, inode));

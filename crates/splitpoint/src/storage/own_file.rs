@@ -40,8 +40,8 @@ impl OwnFile {
     }
 
     /// Takes the descriptor for its own without a look, until [`watch`](Self::watch): while one call of the
-    /// program opens the handle, or closes it and has looked. What another thread closes meanwhile no look finds
-    /// in time.
+    /// program opens the handle, up to where that takes long. In so short a time another thread may close it
+    /// behind a look just as well.
     pub(super) fn trust(&self) {
         self.is_watched.store(false, Ordering::Relaxed);
     }

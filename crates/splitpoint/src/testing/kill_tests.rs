@@ -261,6 +261,8 @@ fn a_segment_table_that_could_not_be_moved_stops_no_later_turn() {
         disk.fail_once(call, SimFault::Error(NO_SPACE));
         let put = db.put(moves.to_le_bytes(), vec![moves as u8; 9000]);
         refused_count += u32::from(put.is_err());
+        // What the handle allocates next in its turn has a place in the table.
+        assert!(db.store().lock().unwrap().extents.has_table_room(), "call {call}");
         disk.fail_once(u64::MAX, SimFault::Error(NO_SPACE));
         (moves + 1..moves + 20).for_each(|i| put_until_table_moves(&db, i));
         assert!(before.keys().all(|key| db.contains(key).unwrap()), "call {call}");

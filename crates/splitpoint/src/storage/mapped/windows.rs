@@ -322,7 +322,7 @@ impl Windows {
         // all of it until it has left the cache. On a kernel before 5.14, which cannot populate,
         // the faults come one by one.
         reservation.advise(start + at, bytes, &[Advice::Normal, Advice::LinuxPopulateWrite]);
-        if !kept {
+        if !kept && bytes >= ADVISED_BYTES_MIN {
             reservation.advise(start + at, bytes, &[Advice::Random]);
         }
     }
@@ -443,5 +443,7 @@ fn keep(reservation: &Reservation, at: u64, bytes: u64) {
 /// Lets the kernel take pages back.
 fn release(reservation: &Reservation, at: u64, bytes: u64) {
     reservation.unlock_pages(at, bytes);
-    reservation.advise(at, bytes, &[Advice::Random]);
+    if bytes >= ADVISED_BYTES_MIN {
+        reservation.advise(at, bytes, &[Advice::Random]);
+    }
 }
