@@ -1115,8 +1115,8 @@ impl Db {
     ///
     /// The last handle of a file also compacts it, as [`maintain`](Self::maintain) does, if more than half
     /// of it is free or dead, 64 of the smallest segments (4 MiB) have died, and the log is no longer than
-    /// 512 MiB. For that it reads twice as many bytes as have died, at most. A handle that takes turns does
-    /// not.
+    /// 512 MiB. For that it reads twice as many bytes as have died, at most: seconds, on a slow disk. A
+    /// handle that takes turns does not.
     ///
     /// # Errors
     ///
@@ -1291,8 +1291,9 @@ impl Db {
     /// reads at most about `budget` bytes of segments; [`Maintenance::is_done`] says whether that was
     /// enough.
     ///
-    /// Other threads may read all the time, and change the store after every 64 KiB. Changes wait while
-    /// a checkpoint walks the buckets, about 30 ns each, and while a piece of the index is copied.
+    /// Other threads may read all the time, and change the store after every 64 KiB, or 256 merged
+    /// buckets. Changes wait while a checkpoint walks the buckets, about 30 ns each, and while a piece of
+    /// the index is copied.
     ///
     /// In a file it makes checkpoints, and waits for their syncs: one before a store is compacted for
     /// the first time, one to free what was emptied, one after each round of moved segments, and one if
