@@ -1317,8 +1317,7 @@ impl Db {
     /// Reads each segment that it empties once, and one bucket per record; writes what is live, and for
     /// a file 8 bytes of log a record, and 5 to 6 bytes a key for each checkpoint. Where deletes have left
     /// fewer keys than half of the fill factor, it merges buckets until there are nine tenths of it, and
-    /// gives their lines back; a handle that takes turns ([`Sharing::Shared`](crate::Sharing::Shared))
-    /// merges none.
+    /// gives their lines back; a handle that takes turns ([`Sharing::Shared`]) merges none.
     ///
     /// # Examples
     ///
