@@ -207,7 +207,8 @@ unsafe fn open_into(
 ///
 /// Release its values first. With open scans, snapshots or transactions it fails with SP_ERR_BUSY, and the
 /// handle stays as it was; after any other failure the handle is gone too, and the next open recovers the store.
-/// The last handle of a file compacts it if more than half of it is free or dead: that may take seconds.
+/// The last handle of a file, unless it takes turns, compacts it if more than half of it is free or dead: that may
+/// take seconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sp_close(db: *mut sp_db) -> c_int {
     if db.is_null() {

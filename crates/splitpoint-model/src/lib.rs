@@ -3,13 +3,13 @@
 //! The model has what several processes do to one file: the turns of writers, pins with two counters and
 //! a parity, what compaction empties and uses again, checkpoints that both superblocks name, over several
 //! turns and with the syncs between them, and what the next writer does after a death. Each [`Action`] names
-//! the function of the engine that it stands for. [`stateright`] visits every state that they can reach in any order, within [`Bounds`], and looks at each
-//! whether the [`PROPERTIES`] hold.
+//! the function of the engine that it stands for. [`stateright`] visits every state that they can reach in any
+//! order, within [`Bounds`], and looks at each whether the [`PROPERTIES`] hold.
 //!
 //! A [`Canary`] is a mistake that an engineer could make. With any of them in the model the checker must
 //! find a state in which a property falls: so the tests show that it looks at what matters.
 //!
-//! `docs/design.md` says what is modelled, and what not.
+//! `docs/durability.md` says what is modelled, and what not.
 //!
 //! # Examples
 //!

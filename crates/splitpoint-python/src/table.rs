@@ -406,8 +406,8 @@ impl Table {
 
     /// Close the table, and make its changes durable. Closing it again has no effect.
     ///
-    /// It compacts a file of which more than half is free or dead, up to a log of 512 MiB: that may take
-    /// seconds, also where a table is closed because nothing refers to it any more.
+    /// It compacts a file of which more than half is free or dead, up to a log of 512 MiB, unless the table
+    /// takes turns: that may take seconds, also where a table is closed because nothing refers to it any more.
     ///
     /// Raises `BufferError` while a view of a value is open.
     fn close(&self, py: Python<'_>) -> PyResult<()> {

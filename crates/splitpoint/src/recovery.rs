@@ -186,8 +186,6 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
         }
     }
     if options.access == Access::ReadWrite {
-        // Reading the log takes long, and calls the program.
-        region.storage().end_opening();
         note_writer(region.storage())?;
         be_alone(region.storage(), options)?;
     }

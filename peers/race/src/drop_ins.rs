@@ -391,6 +391,8 @@ fn ticks() -> [i64; 2] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -402,8 +404,12 @@ mod tests {
     }
 
     /// The program is one that calls `getenv` of the C library, which stands for an original.
+    /// For tests that start programs: one of them measures what the others' would spoil.
+    static STARTS: Mutex<()> = Mutex::new(());
+
     #[test]
     fn a_run_with_the_functions_of_another_library_is_refused() {
+        let _alone = STARTS.lock();
         let folder = std::env::temp_dir().join(format!("race-drop-ins-{}", std::process::id()));
         fs::create_dir_all(folder.join("prefix/lib")).expect("there is room");
         let compile = |name: &str, text: &str, options: &[&str]| {
@@ -445,6 +451,7 @@ mod tests {
 
     #[test]
     fn the_time_of_programs_that_were_waited_for_is_not_that_of_others() {
+        let _alone = STARTS.lock();
         let before = ticks();
         let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
         programs::output(Command::new("sh").args(["-c", work])).expect("it counts");

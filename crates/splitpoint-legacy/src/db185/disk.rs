@@ -49,6 +49,7 @@ struct Descriptor {
     /// When the inode was made, if the file system knows: it gives that of a file without a name to the next
     /// one once nobody has the first open.
     born: Option<SystemTime>,
+    /// Whether it may have a name.
     has_name: bool,
 }
 
@@ -61,9 +62,9 @@ enum Holder {
 }
 
 impl Descriptor {
-    fn new(holder: Holder, found: &Metadata) -> Self {
+    fn new(holder: Holder, found: &Metadata, has_name: bool) -> Self {
         let (inode, born) = ((found.dev(), found.ino()), found.created().ok());
-        Self { holder, inode, born, has_name: found.nlink() > 0 }
+        Self { holder, inode, born, has_name }
     }
 
     fn file(&self) -> &File {
@@ -138,7 +139,7 @@ impl FileDisk {
     }
 
     fn new(holder: Holder, path: PathBuf, found: &Metadata) -> Self {
-        let file = Descriptor::new(holder, found);
+        let file = Descriptor::new(holder, found, true);
         Self { file, path, file_bytes: found.len() }
     }
 
@@ -217,7 +218,7 @@ impl Spill {
         };
         let file = file.and_then(|file| {
             let found = file.metadata()?;
-            Ok(Descriptor::new(Holder::Own(Some(file)), &found))
+            Ok(Descriptor::new(Holder::Own(Some(file)), &found, false))
         });
         let file = file.map_err(failed)?;
         let directory = directory.to_path_buf();
@@ -325,6 +326,8 @@ mod tests {
         // It is still the table's without a name.
         std::fs::remove_file(&ours).unwrap();
         disk.write_at(4, b"page").unwrap();
+        // Times of birth are as fine as the kernel's ticks, before Linux 6.13.
+        std::thread::sleep(std::time::Duration::from_millis(30));
         take_number(&mut disk.file, &theirs);
         assert!(is_bad(&disk.write_at(0, b"page").unwrap_err()));
         assert!(is_bad(&disk.read_at(0, &mut [0; 4]).unwrap_err()));

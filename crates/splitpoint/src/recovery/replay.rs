@@ -90,6 +90,8 @@ impl Opening {
     /// Builds the index again, whatever the live tables say: from the checkpoint and the log after
     /// it, or from the whole log where there is no checkpoint or it is damaged.
     pub(super) fn replay(mut self, region: &Arc<Region>, is_log_alone: bool) -> Result<Opened> {
+        // It takes long, and calls the program.
+        region.storage().end_opening();
         let has_failed_sync = region.live().has_failed_sync();
         // The log of a store that was compacted does not have all.
         let is_compacted = self.superblock.is_compacted;

@@ -229,17 +229,20 @@ impl Extents {
                 return Err(Error::Corrupt { what, offset, expected, found });
             }
         }
-        table.mend(file_bytes);
+        let what = "size of the segment table";
+        let too_small = Error::Corrupt { what, offset, expected: file_bytes, found: bytes };
         let CommitState { tail_segment, tail_offset, .. } = live.committed().1;
-        let is_tail_inside = table.has_room(tail_offset.max(tail_segment + 1));
+        if !table.has_room(tail_offset.max(tail_segment + 1)) {
+            return Err(too_small);
+        }
+        table.mend(file_bytes);
         self.segments = Some(table);
         self.free_the_rest();
-        if is_tail_inside && self.forget_end_without_table() {
+        if self.forget_end_without_table() {
             return Ok(true);
         }
         self.segments = None;
-        let what = "size of the segment table";
-        Err(Error::Corrupt { what, offset, expected: file_bytes, found: bytes })
+        Err(too_small)
     }
 
     /// Removes free granules at the end for which the segment table has no room from the list, and returns

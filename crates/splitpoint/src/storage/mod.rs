@@ -458,7 +458,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(Room::Claimed)
     }
 
-    /// Notes that the program has the handle from now on, and may close descriptors.
+    /// Notes that the program may close descriptors from now on: it has the handle, or its opening takes long.
     fn end_opening(&self) {}
 
     /// Has blocks claimed anew that were claimed before: a copy may share them since.

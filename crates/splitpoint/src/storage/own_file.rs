@@ -46,7 +46,7 @@ impl OwnFile {
         self.is_watched.store(false, Ordering::Relaxed);
     }
 
-    /// Ends [`trust`](Self::trust): the call returns to the program.
+    /// Ends [`trust`](Self::trust): the call returns to the program, or takes long.
     pub(super) fn watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
     }

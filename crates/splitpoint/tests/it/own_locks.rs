@@ -8,6 +8,8 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use splitpoint::{Db, ErrorKind, Options, SharedFile, Sharing};
@@ -298,6 +300,41 @@ fn a_handle_on_a_descriptor_that_became_a_strangers_writes_and_locks_nothing() {
         });
         assert!(is_refused);
         assert_eq!(open(&path, HANG).db.get("key").unwrap().unwrap(), "value");
+    });
+}
+
+/// A recovery reads the log for as long as that takes, and tells the program how far it is.
+#[test]
+fn a_recovery_during_which_its_descriptor_became_a_strangers_writes_nothing() {
+    alone("a_recovery_during_which_its_descriptor_became_a_strangers_writes_nothing", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let db = Db::open(&path).unwrap();
+        (0..1000_u32).for_each(|i| db.put(i.to_le_bytes(), [7; 100]).unwrap());
+        db.close().unwrap();
+        for is_read_only in [false, true] {
+            let is_left_alone = in_child(|| {
+                let stranger = dir.path().join(format!("log-{is_read_only}"));
+                let log = File::options().read(true).write(true).create_new(true).open(stranger);
+                let log = Arc::new(log.unwrap());
+                let taken = AtomicBool::new(false);
+                let options = Options::new().rebuild_index().on_recovery({
+                    let log = log.clone();
+                    move |_| {
+                        if !taken.swap(true, Ordering::Relaxed) {
+                            system::take_numbers(&log);
+                        }
+                    }
+                });
+                let options = if is_read_only { options.read_only() } else { options };
+                let opened = options.open(&path);
+                let is_refused = opened.is_err();
+                std::mem::forget(opened);
+                (is_refused || is_read_only) && log.metadata().unwrap().len() == 0
+            });
+            assert!(is_left_alone, "read only: {is_read_only}");
+        }
+        assert_eq!(Db::open(&path).unwrap().len(), 1000);
     });
 }
 
