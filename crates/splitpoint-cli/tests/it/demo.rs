@@ -53,3 +53,24 @@ fn demo_fits_80_columns_but_for_the_commands() {
     let (report, _) = text.split_once("Try next\n").expect("the demo says what to try");
     assert!(report.lines().all(|line| line.len() <= 80), "{report}");
 }
+
+/// The first command of the README is `cargo run --release -- demo`: of two programs, cargo asks which one.
+#[test]
+fn cargo_run_starts_the_command() {
+    let mut metadata = std::process::Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"]);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let output = metadata.current_dir(root).output().expect("it starts");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let list = |value: &serde_json::Value| value.as_array().expect("it is a list").clone();
+    let defaults = list(&metadata["workspace_default_members"]);
+    let packages = list(&metadata["packages"]);
+    let programs: Vec<String> = packages
+        .iter()
+        .filter(|package| defaults.contains(&package["id"]))
+        .flat_map(|package| list(&package["targets"]))
+        .filter(|target| list(&target["kind"]).contains(&"bin".into()))
+        .map(|target| target["name"].as_str().expect("it is named").to_owned())
+        .collect();
+    assert_eq!(programs, ["splitpoint"]);
+}
