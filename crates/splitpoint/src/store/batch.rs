@@ -114,9 +114,8 @@ impl Store {
             // What was appended counts for nothing.
             let log_bytes = writer.log.position().lsn - lsn;
             let record_bytes = members.iter().map(|member| member.record_bytes).sum();
-            // A handle that does not compact takes big ones off as well, in a compacted store.
-            let is_followed = writer.compacting.is_some() || writer.superblock.is_compacted;
-            writer.state.dead_bytes += if is_followed { record_bytes } else { log_bytes };
+            writer.state.dead_bytes +=
+                if writer.takes_off_bigs() { record_bytes } else { log_bytes };
             for (addr, bytes) in members.iter().filter_map(Member::appended) {
                 writer.note_buried(self, addr, bytes);
             }

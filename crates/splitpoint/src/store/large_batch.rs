@@ -167,8 +167,7 @@ impl Store {
     fn give_up_large(&self, writer: &mut Writer, start: LogPosition) -> Result<()> {
         // What a device could not write is not read back: the mapping might answer with a signal.
         self.group.check()?;
-        // A handle that does not compact takes big ones off as well, in a compacted store.
-        let is_followed = writer.compacting.is_some() || writer.superblock.is_compacted;
+        let is_followed = writer.takes_off_bigs();
         let counted = self.for_each_logged(writer, start, |writer, logged| {
             let (addr, bytes) = match logged {
                 Logged::Put { pair, .. } => (Some(pair.addr()), pair.bytes.len() as u64),

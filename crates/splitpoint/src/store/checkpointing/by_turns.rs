@@ -566,36 +566,24 @@ mod tests {
 
     #[test]
     fn processes_that_change_one_pair_each_get_a_checkpoint_made() {
-        change_one_pair_each();
-    }
-
-    #[test]
-    fn a_checkpoint_that_each_process_frees_as_it_opens_the_store_is_found() {
-        let broken = || mutant::with(Mutant::FreesPendingAtOpen, change_one_pair_each);
-        assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
-    }
-
-    fn change_one_pair_each() {
-        let dir = tempfile::tempdir().expect("it has room");
-        let (path, ..) = two(dir.path());
-        let options = options().sharing(Sharing::PerCall).checkpoint_bytes_min(64 << 10);
-        let made = (0..60_u8).any(|i| {
-            let db = options.open(&path).expect("nothing fails");
-            let before = db.stats().expect("nothing fails").checkpoint;
-            db.put([i % 4], vec![i; 6_000]).expect("nothing fails");
-            db.close().expect("nothing fails");
-            // As if it had been closed long ago.
-            let file = File::options().write(true).open(&path).expect("nothing fails");
-            file.write_all_at(&[0; 8], READER_TABLE_OFFSET + 40).expect("nothing fails");
-            let now = options
-                .open(&path)
-                .expect("nothing fails")
-                .stats()
-                .expect("nothing fails")
-                .checkpoint;
-            now != before
-        });
-        assert!(made, "after 360 kB of log none, of one in 64 KiB");
+        let is_made = || {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, ..) = two(dir.path());
+            let options = options().sharing(Sharing::PerCall).checkpoint_bytes_min(64 << 10);
+            (0..60_u8).any(|i| {
+                let db = options.open(&path).unwrap();
+                let before = db.stats().unwrap().checkpoint;
+                db.put([i % 4], vec![i; 6_000]).unwrap();
+                db.close().unwrap();
+                // As if it had been closed long ago.
+                let file = File::options().write(true).open(&path).unwrap();
+                file.write_all_at(&[0; 8], READER_TABLE_OFFSET + 40).unwrap();
+                let now = options.open(&path).unwrap().stats().unwrap().checkpoint;
+                now != before
+            })
+        };
+        assert!(is_made(), "after 360 kB of log none, of one in 64 KiB");
+        assert!(!mutant::with(Mutant::FreesPendingAtOpen, is_made), "nobody notices");
     }
 
     #[test]
@@ -615,30 +603,21 @@ mod tests {
 
     #[test]
     fn maintenance_begins_to_compact_beside_a_checkpoint_on_its_way() {
-        maintain_beside_a_checkpoint();
-    }
-
-    #[test]
-    fn maintenance_that_compacts_nothing_beside_a_checkpoint_on_its_way_is_found() {
-        let broken = || mutant::with(Mutant::WaitsForPending, maintain_beside_a_checkpoint);
-        assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
-    }
-
-    fn maintain_beside_a_checkpoint() {
-        let dir = tempfile::tempdir().expect("it has room");
-        let store = open(&dir.path().join("a"));
-        put(&store, 0..100);
-        begin(&store);
-        put(&store, 100..2_000);
-        let before = store.lock().expect("nobody panics").state.dead_bytes;
-        assert!(
-            !store.lock().expect("nobody panics").superblock.is_compacted,
-            "nothing begins beside it"
-        );
-        assert!(store.maintain(u64::MAX).expect("nothing fails").is_done);
-        let writer = store.lock().expect("nobody panics");
-        assert!(writer.superblock.is_compacted);
-        assert!(writer.state.dead_bytes < before / 2, "nothing is compacted");
+        let maintained = || {
+            let dir = tempfile::tempdir().unwrap();
+            let store = open(&dir.path().join("a"));
+            put(&store, 0..100);
+            begin(&store);
+            put(&store, 100..2_000);
+            let before = store.lock().unwrap().state.dead_bytes;
+            assert!(!store.lock().unwrap().superblock.is_compacted, "nothing begins beside it");
+            assert!(store.maintain(u64::MAX).unwrap().is_done);
+            let writer = store.lock().unwrap();
+            (writer.superblock.is_compacted, writer.state.dead_bytes < before / 2)
+        };
+        assert_eq!(maintained(), (true, true), "nothing is compacted");
+        let broken = mutant::with(Mutant::WaitsForPending, maintained);
+        assert_eq!(broken, (false, false), "nobody notices");
     }
 
     #[test]
