@@ -680,9 +680,7 @@ fn settle_segments(
     for found in &scan.found {
         found.add_to(segments)?;
     }
-    let buried_bytes = scan.counts.add_to(&region.view, segments, is_compacted);
-    let live = region.live();
-    live.set_big_bytes(live.big_bytes().saturating_sub(buried_bytes));
+    scan.counts.add_to(&region.view, segments, is_compacted);
     let head = if head_segment == 0 { None } else { Some(region.view.segment(head_segment)?) };
     segments.end_compacted_after(head.map_or(0, |header| header.sequence));
     extents.free_the_rest();

@@ -366,13 +366,6 @@ impl SegmentTable {
         self.begin_part(&segment);
     }
 
-    /// Returns whether the segment at `offset` is one of a big record that is not dead.
-    pub(crate) fn has_live_big(&self, offset: u64) -> bool {
-        let unit = (offset >> self.unit_shift) as usize;
-        let first = self.granules_in(&first_of(offset), unit);
-        self.entry(unit).is_some_and(|entry| entry.parts() & entry.firsts() & first != 0)
-    }
-
     /// Notes that the record of the segment at `offset` is dead, if it is a big one, and returns where
     /// it is.
     pub(crate) fn bury_big(&mut self, offset: u64) -> Option<Range<u64>> {

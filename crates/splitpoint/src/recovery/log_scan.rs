@@ -199,35 +199,25 @@ impl Counts {
         }
     }
 
-    /// Adds the segments' part of the counts to a table that has them. Returns the bytes of those that wait
-    /// now, whose big record was live until then. In a store that is not compacted they wait when that
-    /// begins.
-    pub(super) fn add_to(
-        &mut self,
-        view: &View,
-        table: &mut SegmentTable,
-        is_compacted: bool,
-    ) -> u64 {
+    /// Adds the segments' part of the counts to a table that has them. Those whose big record has died wait
+    /// from now on; in a store that is not compacted, when that begins.
+    pub(super) fn add_to(&mut self, view: &View, table: &mut SegmentTable, is_compacted: bool) {
         self.add_replaced(view);
         self.units.add_to(table);
         let buried = self.buried.iter().map(|&(addr, bytes)| (segment_of_big(addr), bytes));
         // Of these the log has counted the names alone.
         let abandoned = self.abandoned_bigs.iter().map(|&offset| (offset, 0));
-        let (mut buried_bytes, mut record_bytes) = (0, 0);
+        let mut record_bytes = 0;
         for (offset, bytes) in buried.chain(abandoned) {
             // Others are in the log.
             if view.segment(offset).is_ok_and(|header| header.kind == SegmentKind::Big) {
                 record_bytes += bytes;
-                if table.has_live_big(offset) {
-                    buried_bytes += table.bury_big(offset).map_or(0, |big| big.end - big.start);
-                }
+                table.bury_big(offset);
             }
         }
-        if !is_compacted {
-            return 0;
+        if is_compacted {
+            self.waiting_bytes = record_bytes;
         }
-        self.waiting_bytes = record_bytes;
-        buried_bytes
     }
 
     fn add_replaced(&mut self, view: &View) {
@@ -350,9 +340,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Adds the segment to a table, unless it is there; returns its bytes if it is one of moved
-    /// records that is new.
-    pub(super) fn add_to(&self, table: &mut SegmentTable) -> Result<u64> {
+    /// Adds the segment to a table, unless it is there.
+    pub(super) fn add_to(&self, table: &mut SegmentTable) -> Result<()> {
         let Segment { offset, bytes, sequence, .. } = self.segment;
         let is_aligned = bytes.is_power_of_two() && offset.is_multiple_of(bytes);
         let adopted = if is_aligned || self.segment_use.is_none() {
@@ -360,14 +349,12 @@ impl Found {
         } else {
             Err(offset)
         };
-        let is_new = adopted.map_err(|found| Error::Corrupt {
+        adopted.map(drop).map_err(|found| Error::Corrupt {
             what: "segment with granules of another",
             offset,
             expected: bytes,
             found,
-        })?;
-        let is_compacted = self.segment_use == Some(SegmentUse::Compacted);
-        Ok(if is_new && is_compacted { bytes } else { 0 })
+        })
     }
 }
 

@@ -72,10 +72,9 @@ impl Base {
     ) -> Result<Self> {
         for found in &scan.found {
             // A record may name what the image has, and two threads the same.
-            scan.log_bytes += found.add_to(&mut segments)?;
+            found.add_to(&mut segments)?;
         }
-        let buried_bytes = scan.counts.add_to(view, &mut segments, is_compacted);
-        scan.big_bytes = scan.big_bytes.saturating_sub(buried_bytes);
+        scan.counts.add_to(view, &mut segments, is_compacted);
         Ok(Self { image, scan, segments })
     }
 
