@@ -360,7 +360,12 @@ impl Store {
     /// Returns what a checkpoint of now says beside the slots; `None` without a segment table.
     pub(super) fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
         let geometry = self.shape().geometry;
-        CheckpointState::of(&writer.extents, geometry, writer.state, writer.log.log_start())
+        let mut state = writer.state;
+        if writer.wants_to_compact() && !writer.superblock.is_compacted {
+            // A replay of the first one frees the big records that are dead.
+            state.dead_bytes = state.dead_bytes.saturating_sub(self.dead_big_bytes(writer));
+        }
+        CheckpointState::of(&writer.extents, geometry, state, writer.log.log_start())
     }
 
     /// Returns how many threads may capture buckets at a time.

@@ -219,19 +219,23 @@ impl Store {
             // A change may be half made, which no commit may come behind.
             return;
         }
-        let emptied = writer.extents.segments().map(SegmentTable::emptied).unwrap_or_default();
-        let bigs = || emptied.iter().filter(|(_, is_big)| *is_big).map(|(segment, _)| segment);
-        for segment in bigs() {
-            let at = segment.start + SegmentHeader::BYTES;
-            let record = self.region.view.record_before(at, segment.end);
-            writer.take_off_dead(record.map_or(0, |record| record.bytes.len() as u64));
-        }
+        writer.take_off_dead(self.dead_big_bytes(writer));
         // As in `retire_emptied`.
         self.commit(writer);
-        for segment in bigs() {
-            self.take_off_big(segment);
-            writer.retire(self, segment.clone(), true);
+        for segment in dead_bigs(writer) {
+            self.take_off_big(&segment);
+            writer.retire(self, segment, true);
         }
+    }
+
+    /// Returns how many bytes the records have that `retire_dead_bigs` retires.
+    pub(super) fn dead_big_bytes(&self, writer: &Writer) -> u64 {
+        let bytes_of = |segment: &Range<u64>| {
+            let at = segment.start + SegmentHeader::BYTES;
+            let record = self.region.view.record_before(at, segment.end);
+            record.map_or(0, |record| record.bytes.len() as u64)
+        };
+        dead_bigs(writer).iter().map(bytes_of).sum()
     }
 
     /// Compacts a step after a batch, if it is time. What it owes then is for
@@ -602,6 +606,12 @@ impl Drop for MovesAmongOthers<'_> {
             others.end_move();
         }
     }
+}
+
+/// Returns where the segments of the big records are that are noted as dead.
+fn dead_bigs(writer: &Writer) -> Vec<Range<u64>> {
+    let emptied = writer.extents.segments().map(SegmentTable::emptied).unwrap_or_default();
+    emptied.into_iter().filter_map(|(segment, is_big)| is_big.then_some(segment)).collect()
 }
 
 /// Returns the most that the record in the log takes which names so many copies.

@@ -562,3 +562,41 @@ fn a_store_in_a_file_is_a_map_across_closes_and_copies() {
 fn a_store_on_a_simulated_disk_is_a_map_across_kills_and_power_losses() {
     run::<{ Kind::Sim as usize }>(rounds(150, 10_000));
 }
+
+/// What seed 713 found. The first checkpoint of a store that is compacted frees big records that died before.
+#[test]
+fn a_replay_of_the_first_checkpoint_that_compacts_counts_no_freed_record_as_dead() {
+    use Transition::{Delete, DeleteMany, Kill, Put, PutMany, Reopen};
+    let setup = Setup { fill_factor: 1.0, hash: 0, expected_records: 0, live_share: 0.9 };
+    let durability = Durability::Buffered;
+    let put = |key, len| Put { key, len, durability };
+    let put_many = |first, count, step| PutMany { first, count, step };
+    let mut sut = Sut::<2>::new(&setup);
+    let before = [
+        put(0, 25),
+        put(0, 9),
+        put_many(89, 5, 1),
+        put(254, 2240),
+        put_many(134, 88, 2),
+        put_many(222, 64, 2),
+        put(0, 250),
+        put(197, 2632),
+        put(111, 24),
+        Delete { key: 1, durability },
+        DeleteMany { first: 90, count: 17, step: 3 },
+        DeleteMany { first: 228, count: 43, step: 2 },
+        put_many(89, 102, 3),
+        put_many(111, 30, 1),
+        Reopen,
+    ];
+    before.iter().for_each(|step| sut.step(step));
+    assert_eq!(sut.db().stats().unwrap().segments.big, 0, "both big records were freed");
+    for step in [
+        put_many(104, 180, 1),
+        Kill { rebuild: true },
+        DeleteMany { first: 109, count: 64, step: 1 },
+    ] {
+        sut.step(&step);
+        Sut::<2>::check_invariants(&sut, &setup);
+    }
+}
