@@ -18,6 +18,8 @@ pub(super) struct OwnFile {
     file: Option<File>,
     device: u64,
     inode: u64,
+    /// Whether it never has a name: the next file gets the inode of one without, once that is closed.
+    is_unnamed: bool,
     /// Whether the program may have closed the descriptor since.
     is_watched: AtomicBool,
 }
@@ -31,7 +33,20 @@ impl OwnFile {
 
     /// Takes an open file of which the caller has asked the device and the inode.
     pub(super) fn known(file: File, device: u64, inode: u64) -> Self {
-        Self { file: Some(file), device, inode, is_watched: AtomicBool::new(true) }
+        Self {
+            file: Some(file),
+            device,
+            inode,
+            is_unnamed: false,
+            is_watched: AtomicBool::new(true),
+        }
+    }
+
+    /// Takes an open file that has no name.
+    pub(super) fn unnamed(file: File) -> io::Result<Self> {
+        let mut own = Self::new(file)?;
+        own.is_unnamed = true;
+        Ok(own)
     }
 
     /// Returns whether the file is the one that `other` was when that was opened.
@@ -64,7 +79,10 @@ impl OwnFile {
 
     fn is_own(&self) -> bool {
         match self.file.as_ref().map(rustix::fs::fstat) {
-            Some(Ok(found)) => (found.st_dev, found.st_ino) == (self.device, self.inode),
+            Some(Ok(found)) => {
+                (found.st_dev, found.st_ino) == (self.device, self.inode)
+                    && !(self.is_unnamed && found.st_nlink > 0)
+            }
             None | Some(Err(Errno::BADF)) => false,
             // Its file system has failed, which the call itself will say.
             Some(Err(_)) => true,

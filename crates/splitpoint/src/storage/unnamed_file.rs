@@ -2,7 +2,6 @@
 //! to one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,12 +9,13 @@ use rustix::fs::OFlags;
 
 use super::failure::io_error;
 use super::mapped::{Mapped, refuse_over_limit};
+use super::own_file::OwnFile;
 use crate::error::Result;
 
 /// A file without a name.
 #[derive(Debug)]
 pub(crate) struct UnnamedFile {
-    file: File,
+    file: OwnFile,
     /// Where it was made, for messages.
     dir: PathBuf,
 }
@@ -48,14 +48,14 @@ impl UnnamedFile {
         let flags = OFlags::TMPFILE.bits().cast_signed();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).mode(0o600).custom_flags(flags).open(&dir);
-        if let Ok(file) = file {
+        if let Ok(file) = file.and_then(OwnFile::unnamed) {
             return Ok(Self { file, dir });
         }
         let path = dir.join(format!("splitpoint-{random:016x}"));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = file.and_then(|file| fs::remove_file(&path).map(|()| file));
-        match file {
+        match file.and_then(OwnFile::unnamed) {
             Ok(file) => Ok(Self { file, dir }),
             Err(error) => Err(io_error("create a file in", &dir, error)),
         }
@@ -67,8 +67,10 @@ impl UnnamedFile {
     ///
     /// [`Error::Io`](crate::Error::Io).
     pub(crate) fn map(&self) -> Result<Mapped> {
-        let mapped =
-            self.file.try_clone().and_then(|file| Mapped::new(file, self.dir.clone(), true));
+        let mapped = self
+            .file
+            .checked()
+            .and_then(|file| Mapped::new(file.try_clone()?, self.dir.clone(), true));
         mapped.map_err(|error| io_error("map a file in", &self.dir, error))
     }
 
@@ -78,7 +80,7 @@ impl UnnamedFile {
     ///
     /// [`Error::Io`](crate::Error::Io).
     pub(crate) fn bytes(&self) -> Result<u64> {
-        let metadata = self.file.metadata();
+        let metadata = self.file.checked().and_then(File::metadata);
         let metadata = metadata.map_err(|error| io_error("read the size of", &self.dir, error))?;
         Ok(metadata.len())
     }
@@ -89,7 +91,7 @@ impl UnnamedFile {
     ///
     /// [`Error::Io`](crate::Error::Io), also at the end of the file.
     pub(crate) fn read_at(&self, chunk: &mut [u8], offset: u64) -> Result<()> {
-        let read: io::Result<()> = self.file.read_exact_at(chunk, offset);
+        let read = self.file.checked().and_then(|file| file.read_exact_at(chunk, offset));
         read.map_err(|error| io_error("read a file in", &self.dir, error))
     }
 }
@@ -139,7 +141,7 @@ impl UnnamedBytes {
 
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let written = refuse_over_limit(offset + bytes.len() as u64)
-            .and_then(|()| self.file.file.write_all_at(bytes, offset));
+            .and_then(|()| self.file.file.checked()?.write_all_at(bytes, offset));
         written.map_err(|error| io_error("write a file in", &self.file.dir, error))
     }
 
@@ -171,7 +173,7 @@ impl UnnamedBytes {
         self.tail.clear();
         self.written_bytes = bytes;
         // Where that fails, the room is used again by what comes.
-        let _ = self.file.file.set_len(bytes);
+        let _ = self.file.file.checked().and_then(|file| file.set_len(bytes));
     }
 }
 

@@ -58,6 +58,7 @@ fn open_to_read(path: &Path) -> Db {
 mod system {
     use std::fs::File;
     use std::os::fd::{AsRawFd as _, RawFd};
+    use std::path::Path;
 
     /// Locks or unlocks the whole file, as `F_SETLK` does.
     pub(super) fn lock_whole(file: &File, kind: i32) -> bool {
@@ -101,6 +102,23 @@ mod system {
             // SAFETY: both are open, and nobody uses the number any more who would not look first.
             unsafe { libc::dup3(file.as_raw_fd(), number, libc::O_CLOEXEC) };
         }
+    }
+
+    /// Closes every number but the first three, makes a file, and gives them all to it.
+    pub(super) fn close_and_take_numbers(path: &Path) -> File {
+        let is_open = |&number: &RawFd| {
+            // SAFETY: the call takes no pointer.
+            (unsafe { libc::fcntl(number, libc::F_GETFD) }) != -1
+        };
+        let numbers: Vec<RawFd> = (3..200).filter(is_open).collect();
+        // SAFETY: nobody uses a number any more who would not look first.
+        numbers.iter().for_each(|&number| drop(unsafe { libc::close(number) }));
+        let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        for number in numbers.into_iter().filter(|&number| number != file.as_raw_fd()) {
+            // SAFETY: the file is open, and the number is nobody's.
+            unsafe { libc::dup3(file.as_raw_fd(), number, libc::O_CLOEXEC) };
+        }
+        file
     }
 
     pub(super) fn is_root() -> bool {
@@ -300,6 +318,29 @@ fn a_handle_on_a_descriptor_that_became_a_strangers_writes_and_locks_nothing() {
         });
         assert!(is_refused);
         assert_eq!(open(&path, HANG).db.get("key").unwrap().unwrap(), "value");
+    });
+}
+
+/// A file system gives the inode of a file without a name to the next one, once nobody has it open.
+#[test]
+fn a_transaction_whose_file_became_a_strangers_writes_nothing() {
+    alone("a_transaction_whose_file_became_a_strangers_writes_nothing", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let is_left_alone = in_child(|| {
+            let db = Db::open(&path).unwrap();
+            let value = vec![7; 1 << 20];
+            let mut transaction = db.begin().unwrap();
+            for i in 0..70_u32 {
+                transaction.put(i.to_le_bytes(), &value).unwrap();
+            }
+            let log = system::close_and_take_numbers(&dir.path().join("log"));
+            let refused = (70..80_u32).any(|i| transaction.put(i.to_le_bytes(), &value).is_err());
+            std::mem::forget(transaction);
+            std::mem::forget(db);
+            refused && log.metadata().unwrap().len() == 0
+        });
+        assert!(is_left_alone);
     });
 }
 
