@@ -50,6 +50,10 @@ const HELD_LOOKS: u64 = 64;
 /// Share of the live bytes that is not in use and keeps its pages, because it waits or was free a
 /// moment ago: one part in so many.
 const SPARE_SHARE: u64 = 4;
+/// Bytes that are emptied while the most that has waited of late fades by one.
+const PEAK_FADING: u64 = 2;
+/// The most of it that counts, in live bytes.
+const PEAK_LIVE_MAX: u64 = 8;
 /// Share of the live bytes that is emptied before a checkpoint is begun for it: one part in so many. The
 /// next ones are emptied while the checkpoint is made, so that about twice as much waits at most.
 const WAITING_SHARE: u64 = 8;
@@ -68,6 +72,8 @@ pub(crate) struct Compaction {
     /// Emptied segments, those that were emptied first in front.
     waiting: VecDeque<Emptied>,
     waiting_bytes: u64,
+    /// The most of them of late that only waited for readers to finish what they read.
+    waiting_bytes_peak: u64,
     /// Those that were emptied since the last checkpoint was begun, so that they wait for another one.
     unnamed_bytes: u64,
     past: PastHorizon,
@@ -208,6 +214,7 @@ impl Compaction {
             victim: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            waiting_bytes_peak: 0,
             unnamed_bytes: 0,
             past: PastHorizon::default(),
             past_moments: PastMoments::default(),
@@ -235,6 +242,7 @@ impl Compaction {
         self.buried_bytes = before.buried_bytes;
         self.owed_bytes = before.owed_bytes;
         self.moved_bytes = before.moved_bytes;
+        self.waiting_bytes_peak = before.waiting_bytes_peak;
     }
 
     /// Counts a change; returns whether it is time for a step.
@@ -398,8 +406,10 @@ impl Compaction {
                 && stamp <= death.stamp
         });
         assert!(is_in_order, "what was emptied first is used again first");
-        self.waiting_bytes += segment.end - segment.start;
-        self.unnamed_bytes += segment.end - segment.start;
+        let bytes = segment.end - segment.start;
+        self.waiting_bytes += bytes;
+        self.unnamed_bytes += bytes;
+        self.waiting_bytes_peak = self.waiting_bytes_peak.saturating_sub(bytes / PEAK_FADING);
         let round = self.past_moments.begun();
         self.waiting.push_back(Emptied { segment, is_big, death, sequence, round });
         self.is_log_incomplete = true;
@@ -553,12 +563,26 @@ impl Compaction {
         self.waiting_bytes -= segment.end - segment.start;
         Some((segment, is_big))
     }
-}
 
-/// Returns how many bytes of free space may keep their pages while `waiting_bytes` wait: both together
-/// have a bound, and what waited is free next and is what the next segments need.
-pub(crate) fn warm_bytes_max(live_bytes: u64, waiting_bytes: u64, segment_bytes: u64) -> u64 {
-    (live_bytes / SPARE_SHARE).saturating_sub(waiting_bytes).max(segment_bytes)
+    /// Notes how much waits, if the first one waits for nothing but readers: as much soon will again.
+    pub(crate) fn note_peak(&mut self, moment: &Moment) {
+        let unpinned = Moment { unpinned: u64::MAX, ..*moment };
+        if let Some(first) = self.waiting.front()
+            && first.is_reusable(&unpinned)
+            && !first.is_reusable(moment)
+        {
+            self.waiting_bytes_peak = self.waiting_bytes_peak.max(self.waiting_bytes);
+        }
+    }
+
+    /// Returns how many bytes of free space may keep their pages: they and what waits have a bound together,
+    /// since what waited is free next and is what the next segments need. Where readers are interrupted within
+    /// a lookup much waits, by turns, and would be given back and asked for by turns.
+    pub(crate) fn warm_bytes_max(&self, live_bytes: u64, segment_bytes: u64) -> u64 {
+        let peak = self.waiting_bytes_peak.min(live_bytes.saturating_mul(PEAK_LIVE_MAX));
+        let spare_bytes = (live_bytes / SPARE_SHARE).max(peak);
+        spare_bytes.saturating_sub(self.waiting_bytes).max(segment_bytes)
+    }
 }
 
 /// Returns what emptying a segment is worth: the space that it gives, times its age, for the bytes
@@ -861,9 +885,33 @@ mod tests {
 
     #[test]
     fn what_waits_and_what_is_free_have_one_bound() {
-        assert_eq!(warm_bytes_max(64 * UNIT, 0, UNIT), 16 * UNIT);
-        assert_eq!(warm_bytes_max(64 * UNIT, 10 * UNIT, UNIT), 6 * UNIT);
-        assert_eq!(warm_bytes_max(64 * UNIT, 20 * UNIT, UNIT), UNIT, "the next segment");
+        let mut compaction = Compaction::new(0.8, 1);
+        let warm = |compaction: &Compaction| compaction.warm_bytes_max(64 * UNIT, UNIT) / UNIT;
+        let retire = |compaction: &mut Compaction, units: u64| {
+            let death = Death { lsn: 0, checkpoint: 0, ticket: 0, stamp: 0 };
+            compaction.retire(0..units * UNIT, false, death, 0);
+        };
+        assert_eq!(warm(&compaction), 16);
+        retire(&mut compaction, 10);
+        assert_eq!(warm(&compaction), 6);
+        retire(&mut compaction, 14);
+        assert_eq!(warm(&compaction), 1, "the next segment");
+        let held = Moment::in_memory(0, 0);
+        let unlogged = Moment { durable_lsn: 0, replay_checkpoint: 0, ..held };
+        compaction.note_peak(&unlogged);
+        assert_eq!(compaction.waiting_bytes_peak, 0, "it waits for a checkpoint as well");
+        compaction.note_peak(&held);
+        while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
+        assert_eq!(warm(&compaction), 24, "as much will wait again");
+        retire(&mut compaction, 4);
+        assert_eq!(warm(&compaction), 18, "it fades");
+        retire(&mut compaction, 32);
+        while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
+        assert_eq!(warm(&compaction), 16, "and is forgotten");
+        retire(&mut compaction, 1000);
+        compaction.note_peak(&held);
+        while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
+        assert_eq!(warm(&compaction), 8 * 64, "no more than eight times what is live");
     }
 
     #[test]

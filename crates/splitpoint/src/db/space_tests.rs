@@ -929,3 +929,31 @@ fn a_handle_whose_sync_has_failed_merges_no_buckets() {
     store.shrink_index().unwrap_err();
     assert_eq!(db.stats().unwrap().geometry.bucket_count(), bucket_count);
 }
+
+/// What waits for a reader soon waits again; what a snapshot holds back does not.
+#[test]
+fn what_waited_for_readers_keeps_its_pages_and_what_a_snapshot_held_back_does_not() {
+    let overwrite = |db: &Db, times: u64| {
+        for i in 0..1000 * times {
+            db.put((i % 1000).to_le_bytes(), [i as u8; 100]).unwrap();
+        }
+    };
+    let warm_share = |is_snapshot: bool| {
+        let db = options().in_memory().unwrap();
+        overwrite(&db, 3);
+        if is_snapshot {
+            let snapshot = db.snapshot().unwrap();
+            overwrite(&db, 5);
+            drop(snapshot);
+        } else {
+            let value = db.get(0_u64.to_le_bytes()).unwrap();
+            overwrite(&db, 5);
+            drop(value);
+        }
+        overwrite(&db, 1);
+        warm_bytes(&db) as f64 / db.stats().unwrap().live_bytes as f64
+    };
+    let (after_snapshot, after_reader) = (warm_share(true), warm_share(false));
+    assert!(after_snapshot <= 0.3, "{after_snapshot:.2}");
+    assert!(after_reader > 1.0, "{after_reader:.2}");
+}

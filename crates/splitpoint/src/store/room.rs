@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::compacting::SLICE_BYTES;
 use super::{Store, Writer};
-use crate::compaction::{Compaction, Moment, warm_bytes_max};
+use crate::compaction::{Compaction, Moment};
 use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::storage::failure::is_want_of_room;
@@ -119,6 +119,7 @@ impl Store {
         // One call of it may wait for the journal of the file system, for milliseconds.
         let is_cooled_by_thread =
             self.region.storage().may_sync_in_background() && self.turns.is_none();
+        compacting.state.note_peak(&moment);
         let (mut is_any_freed, mut cooled_count) = (false, 0);
         for _ in 0..count_max {
             let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { break };
@@ -127,8 +128,7 @@ impl Store {
             if compacting.is_poisoned {
                 poison(&self.region, &segment);
             }
-            let waiting_bytes = compacting.state.waiting_bytes();
-            let warm_bytes_max = warm_bytes_max(live_bytes, waiting_bytes, segment_bytes);
+            let warm_bytes_max = compacting.state.warm_bytes_max(live_bytes, segment_bytes);
             let is_cooled_enough = self.turns.is_some()
                 && cooled_count >= COOLED_IN_TURN_MAX
                 && !mutant::is_made(Mutant::CoolsAllInTurn);
