@@ -22,9 +22,11 @@ pub const WORKLOAD: &str = "drop-ins";
 /// Starts of a program that are timed in a run.
 const STARTS: u32 = 200;
 
-/// Variables that choose a library or a format: a run has those that it sets.
-const VARIABLES: [&str; 6] = [
+/// Variables that choose a library or a format, or make the dynamic linker talk: a run has those that it sets.
+const VARIABLES: [&str; 8] = [
     "LD_BIND_NOW",
+    "LD_DEBUG",
+    "LD_DEBUG_OUTPUT",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "SPLITPOINT_NEW_FILES",

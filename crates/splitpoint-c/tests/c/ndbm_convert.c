@@ -125,7 +125,7 @@ int main(int argument_count, char **arguments)
         {"are two", are_two},               {"is closed", is_closed},
     };
     size_t i;
-    alarm(60);
+    alarm(250);
     for (i = 0; argument_count == 2 && i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(arguments[1], cases[i].name) == 0) {
             cases[i].run();

@@ -94,7 +94,7 @@ int main(int argument_count, char **arguments)
     pid_t child;
     DBM *db;
     CHECK(argument_count == 2 && pipe(pipes) == 0);
-    alarm(60);
+    alarm(250);
     CHECK((db = dbm_open(arguments[1], O_RDWR | O_CREAT, 0600)) != NULL);
     CHECK(dbm_store(db, of("parent"), of("1"), DBM_REPLACE) == 0);
     CHECK((child = fork()) >= 0);

@@ -26,7 +26,7 @@ int main(int argument_count, char **arguments)
     int fd, i;
     DBM *db;
     CHECK(argument_count == 2);
-    alarm(60); /* A lock that meets one of ours would wait for ever. */
+    alarm(250); /* A lock that meets one of ours would wait for ever. */
     CHECK((db = dbm_open(arguments[1], O_RDWR | O_CREAT, 0600)) != NULL);
     for (i = 0; i < 2; i++) {
         int of_file = i ? dbm_dirfno(db) : dbm_pagfno(db);

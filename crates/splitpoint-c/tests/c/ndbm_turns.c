@@ -254,7 +254,7 @@ int main(int argument_count, char **arguments)
 {
     const char *name = arguments[2];
     CHECK(argument_count >= 3);
-    alarm(100); /* Whoever waits for itself waits for ever. */
+    alarm(250); /* Whoever waits for itself waits for ever. */
     if (strcmp(arguments[1], "turns") == 0) {
         CHECK(argument_count == 5);
         empty(name);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::support::{Link, Program, repository, succeed};
+use crate::support::{Link, Program, repository, succeed, succeed_in_silence};
 
 const LIBRARY: &[&str] = &["splitpoint_ndbm"];
 
@@ -55,18 +55,24 @@ fn cuts_forks_locks_and_turns_touch_nothing_that_was_freed() {
             let dir = tempfile::tempdir().unwrap();
             let mut command = program.command_that_leaves_handles();
             assert_eq!(
-                succeed(command.args(*case).current_dir(dir.path())),
+                succeed_in_silence(command.args(*case).current_dir(dir.path())),
                 "",
                 "{source} {case:?}"
             );
         }
+    }
+    let killed = Program::new("ndbm_kill.c", LIBRARY, Link::Shared);
+    let dir = tempfile::tempdir().unwrap();
+    for (case, said) in [("fill", "killed\n"), ("check", "")] {
+        let mut command = killed.command_that_leaves_handles();
+        assert_eq!(succeed_in_silence(command.args(["x", case]).current_dir(dir.path())), said);
     }
     let program = Program::new("ndbm_db.c", LIBRARY, Link::Shared);
     for case in ["closed", "forked"] {
         let at = tempfile::tempdir().unwrap();
         fs::copy(fixture("db185-le-512-small.db"), at.path().join("x.db")).unwrap();
         let mut command = program.command_that_leaves_handles();
-        assert_eq!(succeed(command.arg(case).current_dir(at.path())), "", "{case}");
+        assert_eq!(succeed_in_silence(command.arg(case).current_dir(at.path())), "", "{case}");
     }
 }
 
@@ -126,6 +132,10 @@ fn a_program_may_have_names_of_its_own() {
         // Two of our archives in one program, too.
         Program::new("own_names.c", &libraries, link).run(&[&dir.path().join("x")]);
     }
+    let dir = tempfile::tempdir().unwrap();
+    let program =
+        Program::new("own_names.c", &["splitpoint_ndbm", "splitpoint_hsearch"], Link::Shared);
+    program.run_checked(&[&dir.path().join("x")]);
 }
 
 /// Copies the files of an old database to `NAME.pag` and `NAME.dir`.
@@ -194,6 +204,12 @@ fn old_databases_are_read_in_place_refused_for_writing_and_converted_if_asked() 
 
 #[test]
 fn a_file_of_the_bsds_is_written_by_its_owner_alone_and_by_its_own_number() {
+    let killed = Program::new("ndbm_kill.c", LIBRARY, Link::Shared);
+    let dir = tempfile::tempdir().unwrap();
+    for (case, said) in [("fill", "killed\n"), ("check", "")] {
+        let mut command = killed.command_that_leaves_handles();
+        assert_eq!(succeed_in_silence(command.args(["x", case]).current_dir(dir.path())), said);
+    }
     let program = Program::new("ndbm_db.c", LIBRARY, Link::Shared);
     for case in ["closed", "forked"] {
         let at = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Link, Program, prefix, repository, succeed};
+use crate::support::{Link, Program, prefix, repository, succeed, succeed_in_silence};
 
 /// Each library, with the list of its names.
 const LIBRARIES: &[(&str, &str)] = &[
@@ -50,7 +50,11 @@ fn all_libraries_go_into_one_program_in_which_each_is_itself() {
     for link in [Link::Shared, Link::Archive, Link::Static] {
         let dir = tempfile::tempdir().unwrap();
         let names = libraries.each_ref().map(String::as_str);
-        Program::new("all_archives.c", &names, link).run(&[dir.path()]);
+        let program = Program::new("all_archives.c", &names, link);
+        program.run(&[dir.path()]);
+        if let Link::Shared = link {
+            program.run_checked(&[tempfile::tempdir().unwrap().path()]);
+        }
     }
 }
 
@@ -59,7 +63,11 @@ fn a_program_may_load_two_libraries_and_close_them_under_open_handles() {
     let dir = tempfile::tempdir().unwrap();
     let lib = prefix().join("lib");
     let [ndbm, gdbm] = ["ndbm", "gdbm"].map(|name| lib.join(format!("libsplitpoint_{name}.so.0")));
-    Program::new("loaded.c", &[], Link::Shared).run(&[&ndbm, &gdbm, dir.path()]);
+    let program = Program::new("loaded.c", &[], Link::Shared);
+    program.run(&[&ndbm, &gdbm, dir.path()]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = program.command_that_leaves_handles();
+    succeed_in_silence(command.args([&ndbm, &gdbm, dir.path()]));
 }
 
 /// The names of a library, sorted, each in a line.

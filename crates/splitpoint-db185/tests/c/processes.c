@@ -276,7 +276,7 @@ static void cut(const char *name, int flags) {
 int main(int argc, char **argv) {
   int i;
   CHECK(argc == 2);
-  alarm(50);
+  alarm(250);
   one_writer(argv[1]);
   two_readers(argv[1]);
   inherited_readers(argv[1]);

@@ -69,11 +69,15 @@ fn the_calls_neither_leak_nor_touch_what_was_freed() {
         return skip("valgrind is not installed");
     }
     let folder = tempfile::tempdir().unwrap();
-    let programs = ["tables", "session"].map(|name| compile(name, folder.path()));
+    let programs = ["tables", "session", "list"].map(|name| compile(name, folder.path()));
+    let sample = own().join("../splitpoint-legacy/tests/fixtures/db185-le-512-small.db");
+    std::fs::write(folder.path().join("list.db"), std::fs::read(sample).unwrap()).unwrap();
     for (program, args, format) in [
         (&programs[0], ["50", "files"], None),
         (&programs[1], ["store.db", "1"], None),
         (&programs[1], ["in-place.db", "1"], Some("db185")),
+        (&programs[2], ["read", "list.db"], None),
+        (&programs[2], ["write", "list.db"], None),
     ] {
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", "300", "valgrind", "-q", "--error-exitcode=9"]);

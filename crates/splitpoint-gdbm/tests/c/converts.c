@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
       {"is closed", is_closed},
   };
   size_t i;
-  alarm(50);
+  alarm(250);
   setenv("SPLITPOINT_OLD_FILES", "convert", 1);
   for (i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++) {
     if (strcmp(argv[1], cases[i].name) == 0) {

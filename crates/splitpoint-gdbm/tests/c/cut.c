@@ -57,7 +57,7 @@ static void cut_and_closed(void) {
 }
 
 int main(void) {
-  alarm(50);
+  alarm(250);
   cut_and_closed();
   cut(GDBM_WRITER | GDBM_NOLOCK);
   cut(GDBM_READER | GDBM_NOLOCK);

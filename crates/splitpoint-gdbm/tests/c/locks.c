@@ -226,7 +226,7 @@ static void renames(void) {
 }
 
 int main(void) {
-  alarm(50);
+  alarm(250);
   own_locks();
   unlocked();
   turns();

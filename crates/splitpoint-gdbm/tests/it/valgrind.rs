@@ -1,8 +1,13 @@
 //! Under valgrind, which ends with 9 for an invalid access or a block that is lost.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::support::{Program, Whose, bind, has_program, skip, succeed};
+
+const FULL: &str = "--leak-check=full";
+const OPTIONS: [&str; 3] = ["-q", "--error-exitcode=9", "--errors-for-leak-kinds=definite"];
 
 #[test]
 fn no_call_leaks_or_touches_what_was_freed() {
@@ -11,7 +16,7 @@ fn no_call_leaks_or_touches_what_was_freed() {
     }
     let sample = "../splitpoint-legacy/tests/fixtures/gdbm-be-std-word.gdbm";
     let sample = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(sample)).unwrap();
-    let (all, no_leaks) = ("--leak-check=full", "--leak-check=no");
+    let (all, no_leaks) = (FULL, "--leak-check=no");
     for (name, args, leaks) in [
         ("calls", &[][..], all),
         ("walks", &[], all),
@@ -22,15 +27,48 @@ fn no_call_leaks_or_touches_what_was_freed() {
         ("locks", &[], all),
         // It leaves the handles whose file was cut.
         ("cut", &[], no_leaks),
+        // Their children are killed, or leave without closing.
+        ("converts", &["goes elsewhere"], no_leaks),
+        ("converts", &["loses its name"], no_leaks),
+        ("converts", &["walks"], no_leaks),
+        ("converts", &["was killed"], no_leaks),
+        ("converts", &["was kept"], no_leaks),
+        ("converts", &["are two"], no_leaks),
+        ("converts", &["is closed"], no_leaks),
     ] {
         let program = Program::compile(name);
-        std::fs::write(program.folder.path().join("sample"), &sample).unwrap();
+        let sample_name = if name == "converts" { "old" } else { "sample" };
+        std::fs::write(program.folder.path().join(sample_name), &sample).unwrap();
         let mut command = std::process::Command::new("timeout");
-        command.args(["300", "valgrind", "-q", "--error-exitcode=9", leaks]);
-        command.args(["--errors-for-leak-kinds=definite", "--child-silent-after-fork=yes"]);
+        command.args(["300", "valgrind", "--child-silent-after-fork=yes"]);
+        command.args(OPTIONS).arg(leaks);
         command.arg(program.folder.path().join(format!("{name}.bin"))).args(args);
         command.current_dir(program.folder.path()).env("SPLITPOINT_OLD_FILES", "convert");
         bind(&mut command, Whose::Ours);
         succeed(&mut command);
     }
+}
+
+/// A killed program has no status that tells: what valgrind has found is on its standard error.
+#[test]
+fn a_killed_writer_and_who_reads_after_it_touch_nothing_that_was_freed() {
+    if !has_program("valgrind") {
+        return skip("valgrind is not installed");
+    }
+    let [writer, reader] = ["crash", "read"].map(Program::compile);
+    let under_valgrind = |program: &Program, name: &str| {
+        let mut command = std::process::Command::new("valgrind");
+        command.args(OPTIONS).arg(FULL).arg(program.folder.path().join(name)).arg("a.db");
+        bind(command.current_dir(writer.folder.path()), Whose::Ours);
+        command
+    };
+    let mut command = under_valgrind(&writer, "crash.bin");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let last = lines.take(2000).last().expect("it stores").unwrap();
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(last, "1999");
+    succeed(under_valgrind(&reader, "read.bin").arg("2000"));
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use rustix::fs::OFlags;
 use splitpoint::{Create, Error, Result, SharedFile};
 
 /// A file of pages.
@@ -46,8 +47,9 @@ const BAD_DESCRIPTOR: i32 = 9;
 struct Descriptor {
     holder: Holder,
     inode: (u64, u64),
-    /// When the inode was made, if the file system knows: it gives that of a file without a name to the next
-    /// one once nobody has the first open.
+    /// When the inode was made, if the file system knows and we may write: it gives that of a file without a name
+    /// to the next one once nobody has the first open. Under a descriptor that only reads, a layered file system
+    /// puts a younger copy with the same inode as soon as somebody else opens the file to write.
     born: Option<SystemTime>,
     /// Whether it may have a name.
     has_name: bool,
@@ -63,8 +65,13 @@ enum Holder {
 
 impl Descriptor {
     fn new(holder: Holder, found: &Metadata, has_name: bool) -> Self {
-        let (inode, born) = ((found.dev(), found.ino()), found.created().ok());
-        Self { holder, inode, born, has_name }
+        let inode = (found.dev(), found.ino());
+        let mut descriptor = Self { holder, inode, born: None, has_name };
+        let flags = rustix::fs::fcntl_getfl(descriptor.file());
+        if flags.is_ok_and(|flags| flags.intersection(OFlags::RWMODE) != OFlags::RDONLY) {
+            descriptor.born = found.created().ok();
+        }
+        descriptor
     }
 
     fn file(&self) -> &File {
@@ -79,7 +86,7 @@ impl Descriptor {
         let file = self.file();
         let found = file.metadata()?;
         let is_own = (found.dev(), found.ino()) == self.inode
-            && found.created().ok() == self.born
+            && self.born.is_none_or(|born| found.created().is_ok_and(|found| found == born))
             && (self.has_name || found.nlink() == 0);
         if is_own { Ok(file) } else { Err(io::Error::from_raw_os_error(BAD_DESCRIPTOR)) }
     }
@@ -282,6 +289,7 @@ fn unnamed_file(directory: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::{AsRawFd as _, OwnedFd};
+    use std::process::Command;
 
     use super::*;
 
@@ -333,5 +341,34 @@ mod tests {
         assert!(is_bad(&disk.read_at(0, &mut [0; 4]).unwrap_err()));
         assert!(is_bad(&disk.sync().unwrap_err()));
         assert_eq!(std::fs::metadata(&theirs).unwrap().len(), 0);
+    }
+
+    /// The mounts of a test that runs itself once more, in a namespace of its own: `$0` is a folder, `$@` the test.
+    const LAYERED: &str = "mount -t tmpfs tmpfs $0 && cd $0 && mkdir lower upper work all &&
+        echo a page of a table >lower/a.db && sleep 0.1 &&
+        mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay all || exit 77
+        TABLE=$0/all/a.db exec \"$@\"";
+
+    /// Whoever opens the file to write, or changes its mode, makes a copy of it: a younger one.
+    #[test]
+    fn a_reader_goes_on_when_a_layered_file_system_copies_its_file() {
+        if let Some(table) = std::env::var_os("TABLE").map(PathBuf::from) {
+            use std::os::unix::fs::PermissionsExt as _;
+            let disk = FileDisk::open(&table, Create::Never, true, 0).unwrap();
+            std::fs::set_permissions(&table, std::fs::Permissions::from_mode(0o600)).unwrap();
+            return disk.read_at(0, &mut [0; 4]).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut layered = Command::new("unshare");
+        layered.args(["--map-root-user", "--mount", "sh", "-c", LAYERED]).arg(folder.path());
+        layered.arg(std::env::current_exe().unwrap());
+        layered.arg("a_reader_goes_on_when_a_layered_file_system");
+        let output = layered.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        match output.status.code() {
+            Some(0) => assert!(said.contains("1 passed"), "{said}"),
+            Some(1 | 77) => println!("skipped: no file system can be mounted here"),
+            other => panic!("{other:?}: {said}"),
+        }
     }
 }
