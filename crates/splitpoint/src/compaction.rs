@@ -74,6 +74,9 @@ pub(crate) struct Compaction {
     waiting_bytes: u64,
     /// The most of them of late that only waited for readers to finish what they read.
     waiting_bytes_peak: u64,
+    /// How many were put on the list, and how many had been when somebody was last seen to look back.
+    retired_count: u64,
+    looked_back_count: u64,
     /// Those that were emptied since the last checkpoint was begun, so that they wait for another one.
     unnamed_bytes: u64,
     past: PastHorizon,
@@ -215,6 +218,8 @@ impl Compaction {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             waiting_bytes_peak: 0,
+            retired_count: 0,
+            looked_back_count: 0,
             unnamed_bytes: 0,
             past: PastHorizon::default(),
             past_moments: PastMoments::default(),
@@ -243,6 +248,8 @@ impl Compaction {
         self.owed_bytes = before.owed_bytes;
         self.moved_bytes = before.moved_bytes;
         self.waiting_bytes_peak = before.waiting_bytes_peak;
+        // Not what waits since before: others may have looked back meanwhile.
+        self.note_looked_back();
     }
 
     /// Counts a change; returns whether it is time for a step.
@@ -410,6 +417,7 @@ impl Compaction {
         self.waiting_bytes += bytes;
         self.unnamed_bytes += bytes;
         self.waiting_bytes_peak = self.waiting_bytes_peak.saturating_sub(bytes / PEAK_FADING);
+        self.retired_count += 1;
         let round = self.past_moments.begun();
         self.waiting.push_back(Emptied { segment, is_big, death, sequence, round });
         self.is_log_incomplete = true;
@@ -550,28 +558,40 @@ impl Compaction {
     /// Takes a segment from the list whose space may be used again at `moment`, and whether it is
     /// one of a big record.
     pub(crate) fn take_reusable(&mut self, moment: &Moment) -> Option<(Range<u64>, bool)> {
-        let past_moments = self.past_moments;
-        // A moment may have begun since the round that frees it, and find its records.
-        let is_of_round = |first: &&Emptied| {
-            let is_over = moment.past_moments == u64::MAX || past_moments.is_over(first.round);
-            is_over || mutant::is_made(Mutant::ForgetsMoments)
-        };
-        let first = self.waiting.front().filter(|first| first.is_reusable(moment));
-        let first = first.filter(is_of_round)?;
+        let first = self.waiting.front().filter(|first| self.is_takable(first, moment))?;
         let (segment, is_big) = (first.segment.clone(), first.is_big);
         self.waiting.pop_front();
         self.waiting_bytes -= segment.end - segment.start;
         Some((segment, is_big))
     }
 
-    /// Notes how much waits, if the first one waits for nothing but readers: as much soon will again.
+    fn is_takable(&self, emptied: &Emptied, moment: &Moment) -> bool {
+        // A moment may have begun since the round that frees it, and find its records.
+        let is_of_round = || {
+            let is_over =
+                moment.past_moments == u64::MAX || self.past_moments.is_over(emptied.round);
+            is_over || mutant::is_made(Mutant::ForgetsMoments)
+        };
+        emptied.is_reusable(moment) && is_of_round()
+    }
+
+    /// Notes that somebody looks back to a moment, who may hold back all that waits.
+    pub(crate) fn note_looked_back(&mut self) {
+        self.looked_back_count = self.retired_count;
+    }
+
+    /// Notes how much still waits for nothing but readers to finish what they read, after what can be has
+    /// been [taken](Self::take_reusable): as much soon will again.
     pub(crate) fn note_peak(&mut self, moment: &Moment) {
-        let unpinned = Moment { unpinned: u64::MAX, ..*moment };
-        if let Some(first) = self.waiting.front()
-            && first.is_reusable(&unpinned)
-            && !first.is_reusable(moment)
-        {
-            self.waiting_bytes_peak = self.waiting_bytes_peak.max(self.waiting_bytes);
+        let taken_count = self.retired_count - self.waiting.len() as u64;
+        if self.waiting_bytes <= self.waiting_bytes_peak || taken_count < self.looked_back_count {
+            return;
+        }
+        let but_for_readers = Moment { unpinned: u64::MAX, past_moments: u64::MAX, ..*moment };
+        if self.waiting.front().is_some_and(|first| !self.is_takable(first, moment)) {
+            let held = self.waiting.iter().take_while(|one| one.is_reusable(&but_for_readers));
+            let held_bytes = held.map(Emptied::bytes).sum();
+            self.waiting_bytes_peak = self.waiting_bytes_peak.max(held_bytes);
         }
     }
 
@@ -580,7 +600,7 @@ impl Compaction {
     /// a lookup much waits, by turns, and would be given back and asked for by turns.
     pub(crate) fn warm_bytes_max(&self, live_bytes: u64, segment_bytes: u64) -> u64 {
         let peak = self.waiting_bytes_peak.min(live_bytes.saturating_mul(PEAK_LIVE_MAX));
-        let spare_bytes = (live_bytes / SPARE_SHARE).max(peak);
+        let spare_bytes = live_bytes / SPARE_SHARE + peak;
         spare_bytes.saturating_sub(self.waiting_bytes).max(segment_bytes)
     }
 }
@@ -900,18 +920,25 @@ mod tests {
         let unlogged = Moment { durable_lsn: 0, replay_checkpoint: 0, ..held };
         compaction.note_peak(&unlogged);
         assert_eq!(compaction.waiting_bytes_peak, 0, "it waits for a checkpoint as well");
+        compaction.note_peak(&Moment::in_memory(1, 0));
+        assert_eq!(compaction.waiting_bytes_peak, 0, "it waits for nobody");
+        compaction.note_looked_back();
+        compaction.note_peak(&held);
+        assert_eq!(compaction.waiting_bytes_peak, 0, "somebody may have held it back");
+        while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
+        retire(&mut compaction, 24);
         compaction.note_peak(&held);
         while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
-        assert_eq!(warm(&compaction), 24, "as much will wait again");
+        assert_eq!(warm(&compaction), 16 + 24, "as much will wait again");
         retire(&mut compaction, 4);
-        assert_eq!(warm(&compaction), 18, "it fades");
-        retire(&mut compaction, 32);
+        assert_eq!(warm(&compaction), 16 + 22 - 4, "it fades");
+        retire(&mut compaction, 44);
         while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
         assert_eq!(warm(&compaction), 16, "and is forgotten");
         retire(&mut compaction, 1000);
         compaction.note_peak(&held);
         while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
-        assert_eq!(warm(&compaction), 8 * 64, "no more than eight times what is live");
+        assert_eq!(warm(&compaction), 16 + 8 * 64, "no more than eight times what is live");
     }
 
     #[test]

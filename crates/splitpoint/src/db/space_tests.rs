@@ -830,18 +830,22 @@ fn close_beside(hold: impl FnOnce(&Db, &mut dyn FnMut())) -> (u64, u64) {
 
 #[test]
 fn a_close_beside_a_reader_that_holds_something_does_not_lengthen_the_file() {
+    // A checkpoint that is made meanwhile takes 80 KiB; what is live has a megabyte.
+    const CHECKPOINT_BYTES_MAX: u64 = 128 << 10;
     let (before, after) = close_beside(|reader, close| {
         let value = reader.get(1_u64.to_le_bytes()).unwrap();
         close();
         assert_eq!(value.as_deref(), Some(&self::value(1)[..]));
     });
-    assert!(after <= before, "{after} bytes after {before}: a value");
+    let is_longer = after > before + CHECKPOINT_BYTES_MAX;
+    assert!(!is_longer, "{after} bytes after {before}: a value");
     let (before, after) = close_beside(|reader, close| {
         let snapshot = reader.snapshot().unwrap();
         close();
         assert!(snapshot.get(1_u64.to_le_bytes()).unwrap().is_some());
     });
-    assert!(after <= before, "{after} bytes after {before}: a snapshot");
+    let is_longer = after > before + CHECKPOINT_BYTES_MAX;
+    assert!(!is_longer, "{after} bytes after {before}: a snapshot");
     let (before, after) = close_beside(|_, close| close());
     assert!(after < before / 2, "{after} bytes after {before}: nothing is held");
 }

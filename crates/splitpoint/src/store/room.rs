@@ -110,6 +110,9 @@ impl Store {
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let segment_bytes = log.next_segment_bytes(&self.region);
         let least_held = self.least_held(oldest.as_ref());
+        if least_held.is_some() {
+            compacting.state.note_looked_back();
+        }
         if let Some(least_bytes) = least_held
             && compacting.state.is_much_waiting(least_bytes)
         {
@@ -119,7 +122,6 @@ impl Store {
         // One call of it may wait for the journal of the file system, for milliseconds.
         let is_cooled_by_thread =
             self.region.storage().may_sync_in_background() && self.turns.is_none();
-        compacting.state.note_peak(&moment);
         let (mut is_any_freed, mut cooled_count) = (false, 0);
         for _ in 0..count_max {
             let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { break };
@@ -136,6 +138,7 @@ impl Store {
             extents.set_warm_bytes_max(warm_bytes_max, is_cooled_by_thread);
             cooled_count += usize::from(extents.release_segment(segment));
         }
+        compacting.state.note_peak(&moment);
         checkpoints.is_excess |= is_any_freed && extents.has_excess();
         if is_any_freed && extents.is_reserve_short() {
             // Before anybody else takes it.
