@@ -54,6 +54,8 @@ const SPARE_SHARE: u64 = 4;
 const PEAK_FADING: u64 = 2;
 /// The most of it that counts, in live bytes.
 const PEAK_LIVE_MAX: u64 = 8;
+/// Looks at what readers hold back, while as much comes to wait as has waited.
+const PEAK_LOOKS: u64 = 16;
 /// Share of the live bytes that is emptied before a checkpoint is begun for it: one part in so many. The
 /// next ones are emptied while the checkpoint is made, so that about twice as much waits at most.
 const WAITING_SHARE: u64 = 8;
@@ -558,21 +560,18 @@ impl Compaction {
     /// Takes a segment from the list whose space may be used again at `moment`, and whether it is
     /// one of a big record.
     pub(crate) fn take_reusable(&mut self, moment: &Moment) -> Option<(Range<u64>, bool)> {
-        let first = self.waiting.front().filter(|first| self.is_takable(first, moment))?;
+        let past_moments = self.past_moments;
+        // A moment may have begun since the round that frees it, and find its records.
+        let is_of_round = |first: &&Emptied| {
+            let is_over = moment.past_moments == u64::MAX || past_moments.is_over(first.round);
+            is_over || mutant::is_made(Mutant::ForgetsMoments)
+        };
+        let first = self.waiting.front().filter(|first| first.is_reusable(moment));
+        let first = first.filter(is_of_round)?;
         let (segment, is_big) = (first.segment.clone(), first.is_big);
         self.waiting.pop_front();
         self.waiting_bytes -= segment.end - segment.start;
         Some((segment, is_big))
-    }
-
-    fn is_takable(&self, emptied: &Emptied, moment: &Moment) -> bool {
-        // A moment may have begun since the round that frees it, and find its records.
-        let is_of_round = || {
-            let is_over =
-                moment.past_moments == u64::MAX || self.past_moments.is_over(emptied.round);
-            is_over || mutant::is_made(Mutant::ForgetsMoments)
-        };
-        emptied.is_reusable(moment) && is_of_round()
     }
 
     /// Notes that somebody looks back to a moment, who may hold back all that waits.
@@ -580,27 +579,27 @@ impl Compaction {
         self.looked_back_count = self.retired_count;
     }
 
-    /// Notes how much still waits for nothing but readers to finish what they read, after what can be has
-    /// been [taken](Self::take_reusable): as much soon will again.
-    pub(crate) fn note_peak(&mut self, moment: &Moment) {
+    /// Notes how much waits for nothing but readers to finish what they read, at a look at which nothing could
+    /// be [taken](Self::take_reusable): as much soon will again.
+    pub(crate) fn note_peak(&mut self, moment: &Moment, live_bytes: u64) {
+        let peak_max = live_bytes.saturating_mul(PEAK_LIVE_MAX);
+        self.waiting_bytes_peak = self.waiting_bytes_peak.min(peak_max);
+        let least_bytes = self.waiting_bytes_peak + self.waiting_bytes_peak / PEAK_LOOKS;
         let taken_count = self.retired_count - self.waiting.len() as u64;
-        if self.waiting_bytes <= self.waiting_bytes_peak || taken_count < self.looked_back_count {
+        if self.waiting_bytes <= least_bytes || taken_count < self.looked_back_count {
             return;
         }
         let but_for_readers = Moment { unpinned: u64::MAX, past_moments: u64::MAX, ..*moment };
-        if self.waiting.front().is_some_and(|first| !self.is_takable(first, moment)) {
-            let held = self.waiting.iter().take_while(|one| one.is_reusable(&but_for_readers));
-            let held_bytes = held.map(Emptied::bytes).sum();
-            self.waiting_bytes_peak = self.waiting_bytes_peak.max(held_bytes);
-        }
+        let held = self.waiting.iter().take_while(|one| one.is_reusable(&but_for_readers));
+        let held_bytes = held.map(Emptied::bytes).sum::<u64>().min(peak_max);
+        self.waiting_bytes_peak = self.waiting_bytes_peak.max(held_bytes);
     }
 
     /// Returns how many bytes of free space may keep their pages: they and what waits have a bound together,
     /// since what waited is free next and is what the next segments need. Where readers are interrupted within
-    /// a lookup much waits, by turns, and would be given back and asked for by turns.
+    /// a lookup much waits for a while, and would be given back and asked for again each time.
     pub(crate) fn warm_bytes_max(&self, live_bytes: u64, segment_bytes: u64) -> u64 {
-        let peak = self.waiting_bytes_peak.min(live_bytes.saturating_mul(PEAK_LIVE_MAX));
-        let spare_bytes = live_bytes / SPARE_SHARE + peak;
+        let spare_bytes = live_bytes / SPARE_SHARE + self.waiting_bytes_peak;
         spare_bytes.saturating_sub(self.waiting_bytes).max(segment_bytes)
     }
 }
@@ -918,16 +917,14 @@ mod tests {
         assert_eq!(warm(&compaction), 1, "the next segment");
         let held = Moment::in_memory(0, 0);
         let unlogged = Moment { durable_lsn: 0, replay_checkpoint: 0, ..held };
-        compaction.note_peak(&unlogged);
+        compaction.note_peak(&unlogged, 64 * UNIT);
         assert_eq!(compaction.waiting_bytes_peak, 0, "it waits for a checkpoint as well");
-        compaction.note_peak(&Moment::in_memory(1, 0));
-        assert_eq!(compaction.waiting_bytes_peak, 0, "it waits for nobody");
         compaction.note_looked_back();
-        compaction.note_peak(&held);
+        compaction.note_peak(&held, 64 * UNIT);
         assert_eq!(compaction.waiting_bytes_peak, 0, "somebody may have held it back");
         while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
         retire(&mut compaction, 24);
-        compaction.note_peak(&held);
+        compaction.note_peak(&held, 64 * UNIT);
         while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
         assert_eq!(warm(&compaction), 16 + 24, "as much will wait again");
         retire(&mut compaction, 4);
@@ -936,9 +933,11 @@ mod tests {
         while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
         assert_eq!(warm(&compaction), 16, "and is forgotten");
         retire(&mut compaction, 1000);
-        compaction.note_peak(&held);
+        compaction.note_peak(&held, 64 * UNIT);
         while compaction.take_reusable(&Moment::in_memory(1, 0)).is_some() {}
         assert_eq!(warm(&compaction), 16 + 8 * 64, "no more than eight times what is live");
+        retire(&mut compaction, 4);
+        assert_eq!(warm(&compaction), 16 + 8 * 64 - 2 - 4, "which fades as well");
     }
 
     #[test]

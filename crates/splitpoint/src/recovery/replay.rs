@@ -254,7 +254,7 @@ impl Opening {
         state.live_bytes = state.live_bytes.min(used_bytes);
         state.dead_bytes = state.dead_bytes.min(used_bytes);
         if self.superblock.is_compacted {
-            // The first checkpoint of a compacted store counts the dead big records that were freed with it.
+            // The first checkpoint of a compacted store counts the space of the big records that it frees.
             count_segments_again(&extents, &mut state);
         }
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);

@@ -45,7 +45,8 @@ impl OwnFile {
     /// Takes an open file that has no name.
     pub(super) fn unnamed(file: File) -> io::Result<Self> {
         let mut own = Self::new(file)?;
-        own.is_unnamed = true;
+        // A network file system may keep a name for a file that was deleted while it is open.
+        own.is_unnamed = rustix::fs::fstat(&*own)?.st_nlink == 0;
         Ok(own)
     }
 

@@ -338,7 +338,12 @@ impl Store {
         let region = &self.region;
         assert_eq!(writer.log.log_start().lsn, lsn, "the image is as of the last change");
         let state = self.checkpoint_state(writer);
-        let state = state.ok_or(Error::Full { what: "segment table", bytes: 0 })?;
+        let mut state = state.ok_or(Error::Full { what: "segment table", bytes: 0 })?;
+        if writer.wants_to_compact() && !writer.superblock.is_compacted {
+            // A replay of the first one frees the big records that are dead.
+            let dead_bytes = &mut state.commit.dead_bytes;
+            *dead_bytes = dead_bytes.saturating_sub(self.dead_big_bytes(writer));
+        }
         let salt = writer.log.next_salt();
         let may_have_thread = region.storage().may_sync_in_background();
         let image = CheckpointWriter::begin(&mut writer.extents, state, salt, walker_count)?;
@@ -360,12 +365,7 @@ impl Store {
     /// Returns what a checkpoint of now says beside the slots; `None` without a segment table.
     pub(super) fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
         let geometry = self.shape().geometry;
-        let mut state = writer.state;
-        if writer.wants_to_compact() && !writer.superblock.is_compacted {
-            // A replay of the first one frees the big records that are dead.
-            state.dead_bytes = state.dead_bytes.saturating_sub(self.dead_big_bytes(writer));
-        }
-        CheckpointState::of(&writer.extents, geometry, state, writer.log.log_start())
+        CheckpointState::of(&writer.extents, geometry, writer.state, writer.log.log_start())
     }
 
     /// Returns how many threads may capture buckets at a time.

@@ -82,7 +82,15 @@ impl Store {
 
     /// Frees up to `count_max` of them.
     pub(super) fn reuse_some(&self, writer: &mut Writer, count_max: usize) {
-        let Writer { compacting: Some(compacting), extents, state, log, checkpoints, .. } = writer
+        let Writer {
+            compacting: Some(compacting),
+            extents,
+            state,
+            log,
+            checkpoints,
+            hopeless_dead_bytes,
+            ..
+        } = writer
         else {
             return;
         };
@@ -138,8 +146,14 @@ impl Store {
             extents.set_warm_bytes_max(warm_bytes_max, is_cooled_by_thread);
             cooled_count += usize::from(extents.release_segment(segment));
         }
-        compacting.state.note_peak(&moment);
+        if !is_any_freed {
+            compacting.state.note_peak(&moment, live_bytes);
+        }
         checkpoints.is_excess |= is_any_freed && extents.has_excess();
+        if is_any_freed {
+            // What could not be regained may be by now, of fewer dead bytes too.
+            *hopeless_dead_bytes = 0;
+        }
         if is_any_freed && extents.is_reserve_short() {
             // Before anybody else takes it.
             let _ = self.hold(writer);

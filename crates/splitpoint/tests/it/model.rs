@@ -589,7 +589,9 @@ fn a_replay_of_the_first_checkpoint_that_compacts_counts_no_freed_record_as_dead
         put_many(111, 30, 1),
         Reopen,
     ];
-    before.iter().for_each(|step| sut.step(step));
+    for step in before {
+        sut.step(&step);
+    }
     assert_eq!(sut.db().stats().unwrap().segments.big, 0, "both big records were freed");
     for step in [
         put_many(104, 180, 1),

@@ -111,8 +111,10 @@ mod system {
             (unsafe { libc::fcntl(number, libc::F_GETFD) }) != -1
         };
         let numbers: Vec<RawFd> = (3..200).filter(is_open).collect();
-        // SAFETY: nobody uses a number any more who would not look first.
-        numbers.iter().for_each(|&number| drop(unsafe { libc::close(number) }));
+        for &number in &numbers {
+            // SAFETY: nobody uses a number any more who would not look first.
+            let _ = unsafe { libc::close(number) };
+        }
         let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
         for number in numbers.into_iter().filter(|&number| number != file.as_raw_fd()) {
             // SAFETY: the file is open, and the number is nobody's.
