@@ -229,6 +229,8 @@ impl Scan {
     fn next_unread(&self, py: Python<'_>) -> PyResult<Option<Record>> {
         // The interpreter does not, in `list(table)`; and what is read then would be lost.
         py.check_signals()?;
+        // A handler may have forked, and this be the child.
+        self.origin.check(py)?;
         match py.detach(|| self.walk.next(self.part != Part::Keys)) {
             None => Err(self.walk.ended(py)),
             Some(next) => next.map_err(|(opened, error)| opened.raise(py, &error)),

@@ -792,6 +792,30 @@ class Endings(Scratch):
             with self.subTest(call):
                 self.python("-c", script, code=3)
 
+    def test_a_walk_in_whose_signal_handler_the_process_forked_ends_in_the_child(self):
+        """A list of a table runs no Python code but the handler, within a call."""
+        script = (
+            "import os, signal, sys, splitpoint\n"
+            "table = splitpoint.open('t.spt', 'n')\n"
+            "table.put_many((str(i), b'x' * 100) for i in range(200_000))\n"
+            "child = None\n"
+            "def fork(*_):\n"
+            "    global child\n"
+            "    child = os.fork()\n"
+            "signal.signal(signal.SIGALRM, fork)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
+            "while child is None:\n"
+            "    try:\n"
+            "        count = len(list(table))\n"
+            "    except splitpoint.error as caught:\n"
+            "        os._exit(7 if child == 0 and caught.code == 'forked' else 1)\n"
+            "if child == 0:\n"
+            "    os._exit(1)\n"
+            "assert count == 200_000\n"
+            "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        )
+        self.python("-c", script, code=7)
+
     def test_a_signal_handler_may_close_the_table_during_a_check(self):
         """The check calls `progress`, and there the signal arrives."""
         script = (
