@@ -54,7 +54,7 @@ const SPARE_SHARE: u64 = 4;
 const PEAK_FADING: u64 = 2;
 /// The most of it that counts, in live bytes.
 const PEAK_LIVE_MAX: u64 = 8;
-/// Looks at what readers hold back, while as much comes to wait as has waited.
+/// Looks at what readers hold back, while twice as much comes to wait and nothing is taken.
 const PEAK_LOOKS: u64 = 16;
 /// Share of the live bytes that is emptied before a checkpoint is begun for it: one part in so many. The
 /// next ones are emptied while the checkpoint is made, so that about twice as much waits at most.
@@ -76,6 +76,8 @@ pub(crate) struct Compaction {
     waiting_bytes: u64,
     /// The most of them of late that only waited for readers to finish what they read.
     waiting_bytes_peak: u64,
+    /// How many may wait before it is worth looking whether they are more.
+    peak_looked_at_bytes: u64,
     /// How many were put on the list, and how many had been when somebody was last seen to look back.
     retired_count: u64,
     looked_back_count: u64,
@@ -220,6 +222,7 @@ impl Compaction {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             waiting_bytes_peak: 0,
+            peak_looked_at_bytes: 0,
             retired_count: 0,
             looked_back_count: 0,
             unnamed_bytes: 0,
@@ -571,6 +574,7 @@ impl Compaction {
         let (segment, is_big) = (first.segment.clone(), first.is_big);
         self.waiting.pop_front();
         self.waiting_bytes -= segment.end - segment.start;
+        self.peak_looked_at_bytes = 0;
         Some((segment, is_big))
     }
 
@@ -584,11 +588,12 @@ impl Compaction {
     pub(crate) fn note_peak(&mut self, moment: &Moment, live_bytes: u64) {
         let peak_max = live_bytes.saturating_mul(PEAK_LIVE_MAX);
         self.waiting_bytes_peak = self.waiting_bytes_peak.min(peak_max);
-        let least_bytes = self.waiting_bytes_peak + self.waiting_bytes_peak / PEAK_LOOKS;
+        let least_bytes = self.waiting_bytes_peak.max(self.peak_looked_at_bytes);
         let taken_count = self.retired_count - self.waiting.len() as u64;
         if self.waiting_bytes <= least_bytes || taken_count < self.looked_back_count {
             return;
         }
+        self.peak_looked_at_bytes = self.waiting_bytes + self.waiting_bytes / PEAK_LOOKS;
         let but_for_readers = Moment { unpinned: u64::MAX, past_moments: u64::MAX, ..*moment };
         let held = self.waiting.iter().take_while(|one| one.is_reusable(&but_for_readers));
         let held_bytes = held.map(Emptied::bytes).sum::<u64>().min(peak_max);
@@ -938,6 +943,15 @@ mod tests {
         assert_eq!(warm(&compaction), 16 + 8 * 64, "no more than eight times what is live");
         retire(&mut compaction, 4);
         assert_eq!(warm(&compaction), 16 + 8 * 64 - 2 - 4, "which fades as well");
+
+        let mut later = Compaction::new(0.8, 1);
+        retire(&mut later, 1000);
+        later.go_on(&compaction);
+        let peak = compaction.waiting_bytes_peak;
+        assert_eq!(later.waiting_bytes_peak, peak, "as in the turn before");
+        later.waiting_bytes_peak = 0;
+        later.note_peak(&held, 64 * UNIT);
+        assert_eq!(later.waiting_bytes_peak, 0, "others may have looked back meanwhile");
     }
 
     #[test]

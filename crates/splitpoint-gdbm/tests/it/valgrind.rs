@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::{Program, Whose, bind, has_program, skip, succeed};
 
@@ -27,7 +27,7 @@ fn no_call_leaks_or_touches_what_was_freed() {
         ("locks", &[], all),
         // It leaves the handles whose file was cut.
         ("cut", &[], no_leaks),
-        // Their children are killed, or leave without closing.
+        // Their children are killed, or leave without closing: what they do wrong is not said.
         ("converts", &["goes elsewhere"], no_leaks),
         ("converts", &["loses its name"], no_leaks),
         ("converts", &["walks"], no_leaks),
@@ -39,7 +39,7 @@ fn no_call_leaks_or_touches_what_was_freed() {
         let program = Program::compile(name);
         let sample_name = if name == "converts" { "old" } else { "sample" };
         std::fs::write(program.folder.path().join(sample_name), &sample).unwrap();
-        let mut command = std::process::Command::new("timeout");
+        let mut command = Command::new("timeout");
         command.args(["300", "valgrind", "--child-silent-after-fork=yes"]);
         command.args(OPTIONS).arg(leaks);
         command.arg(program.folder.path().join(format!("{name}.bin"))).args(args);
@@ -56,19 +56,22 @@ fn a_killed_writer_and_who_reads_after_it_touch_nothing_that_was_freed() {
         return skip("valgrind is not installed");
     }
     let [writer, reader] = ["crash", "read"].map(Program::compile);
-    let under_valgrind = |program: &Program, name: &str| {
-        let mut command = std::process::Command::new("valgrind");
+    let under_valgrind = |mut command: Command, program: &Program, name: &str| {
         command.args(OPTIONS).arg(FULL).arg(program.folder.path().join(name)).arg("a.db");
         bind(command.current_dir(writer.folder.path()), Whose::Ours);
         command
     };
-    let mut command = under_valgrind(&writer, "crash.bin");
+    // Without `timeout`, which would be killed in its place.
+    let mut command = under_valgrind(Command::new("valgrind"), &writer, "crash.bin");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let last = lines.take(2000).last().expect("it stores").unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The pipe stays until it is killed.
+    let last = lines.by_ref().take(2000).last().expect("it stores").unwrap();
     child.kill().unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(last, "1999");
-    succeed(under_valgrind(&reader, "read.bin").arg("2000"));
+    let mut command = Command::new("timeout");
+    command.args(["300", "valgrind"]);
+    succeed(under_valgrind(command, &reader, "read.bin").arg("2000"));
 }

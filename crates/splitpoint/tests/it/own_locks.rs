@@ -94,32 +94,34 @@ mod system {
 
     /// Gives every open number but its own to a file, for a process that ends without closing them.
     pub(super) fn take_numbers(file: &File) {
-        let is_open = |number: RawFd| {
+        give_numbers(open_numbers(), file);
+    }
+
+    /// Returns the numbers that are open, but for the first three.
+    fn open_numbers() -> Vec<RawFd> {
+        let is_open = |&number: &RawFd| {
             // SAFETY: the call takes no pointer.
             (unsafe { libc::fcntl(number, libc::F_GETFD) }) != -1
         };
-        for number in (3..200).filter(|&number| number != file.as_raw_fd() && is_open(number)) {
-            // SAFETY: both are open, and nobody uses the number any more who would not look first.
+        (3..200).filter(is_open).collect()
+    }
+
+    fn give_numbers(numbers: Vec<RawFd>, file: &File) {
+        for number in numbers.into_iter().filter(|&number| number != file.as_raw_fd()) {
+            // SAFETY: the file is open, and nobody uses the number any more who would not look first.
             unsafe { libc::dup3(file.as_raw_fd(), number, libc::O_CLOEXEC) };
         }
     }
 
     /// Closes every number but the first three, makes a file, and gives them all to it.
     pub(super) fn close_and_take_numbers(path: &Path) -> File {
-        let is_open = |&number: &RawFd| {
-            // SAFETY: the call takes no pointer.
-            (unsafe { libc::fcntl(number, libc::F_GETFD) }) != -1
-        };
-        let numbers: Vec<RawFd> = (3..200).filter(is_open).collect();
+        let numbers = open_numbers();
         for &number in &numbers {
             // SAFETY: nobody uses a number any more who would not look first.
             let _ = unsafe { libc::close(number) };
         }
         let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
-        for number in numbers.into_iter().filter(|&number| number != file.as_raw_fd()) {
-            // SAFETY: the file is open, and the number is nobody's.
-            unsafe { libc::dup3(file.as_raw_fd(), number, libc::O_CLOEXEC) };
-        }
+        give_numbers(numbers, &file);
         file
     }
 
