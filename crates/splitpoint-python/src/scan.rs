@@ -229,7 +229,7 @@ impl Scan {
     fn next_unread(&self, py: Python<'_>) -> PyResult<Option<Record>> {
         // The interpreter does not, in `list(table)`; and what is read then would be lost.
         py.check_signals()?;
-        // A handler may have forked, and this be the child.
+        // A handler may have forked. In the child a lock of the walk may be that of a thread it does not have.
         self.origin.check(py)?;
         match py.detach(|| self.walk.next(self.part != Part::Keys)) {
             None => Err(self.walk.ended(py)),
