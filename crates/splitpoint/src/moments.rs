@@ -36,6 +36,10 @@
 //! back while the writer waits for the old one. Loom finds that, and what happens without the first one
 //! (`loom_tests`).
 //!
+//! Where no reader has ever published, no round is needed. Before it publishes its first moment a reader says
+//! so in the head of the table, under the pin with which it has found the segment. The writer looks there
+//! after the grace period of the segment, which waited for that pin.
+//!
 //! *Evicting* a moment is as taking it back: the mark is stored before step 2, and a reader that has not
 //! seen the mark after its pin was pinned before.
 //!

@@ -424,7 +424,9 @@ fn change_beside_a_moment() {
 #[test]
 fn space_used_again_under_a_moment_of_another_process_is_noticed() {
     change_beside_a_moment();
-    let run = AssertUnwindSafe(change_beside_a_moment);
-    let found = mutant::with(Mutant::ForgetsMoments, || catch_unwind(run));
-    assert!(found.is_err(), "what the snapshot reads must be overwritten");
+    for made in [Mutant::ForgetsMoments, Mutant::HidesMoments] {
+        let run = AssertUnwindSafe(change_beside_a_moment);
+        let found = mutant::with(made, || catch_unwind(run));
+        assert!(found.is_err(), "{made:?}: what the snapshot reads must be overwritten");
+    }
 }

@@ -27,11 +27,20 @@ struct Shared {
     commit: AtomicU64,
     /// Whether the segment table says that the segment was emptied.
     is_emptied: AtomicU64,
+    /// Whether a reader has looked back.
+    has_moments: AtomicU64,
     /// The place of the reader.
     moment: AtomicU64,
     evicted: AtomicU64,
     /// The record. Loom fails when the writer stores to it while the reader may read it.
     record: UnsafeCell<u64>,
+}
+
+/// Whether anybody has looked back before the reader does.
+#[derive(Clone, Copy)]
+enum Looked {
+    Never,
+    Before,
 }
 
 /// When the reader takes its moment back.
@@ -55,12 +64,13 @@ enum Emptied {
 }
 
 impl Shared {
-    fn new() -> Self {
+    fn new(looked: Looked) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
             pins: Pins::default(),
             commit: AtomicU64::new(COMMITS[0]),
             is_emptied: zero(),
+            has_moments: AtomicU64::new(looked as u64),
             moment: zero(),
             evicted: zero(),
             record: UnsafeCell::new(0),
@@ -73,6 +83,9 @@ impl Shared {
         let looking = self.pins.pin_at(place);
         let since = self.commit.load(Ordering::Acquire);
         let is_there = self.is_emptied.load(Ordering::Acquire) == 0;
+        if !mutant::is_made(Mutant::HidesMoments) {
+            self.has_moments.store(1, Ordering::SeqCst);
+        }
         self.moment.store(since | IS_MOMENT, Ordering::SeqCst);
         drop(looking);
         if !is_there {
@@ -108,6 +121,7 @@ impl Shared {
         // Another grace period may be under way, so that those of the segment and of the first step are one.
         let mut unpinned = 0;
         if is_moved {
+            // Somebody has looked back.
             past.step(unpinned, last, || unreachable!(), || self.pins.ticket());
             // That of the round may be over when the segment is emptied.
             unpinned = self.pins.poll();
@@ -121,8 +135,12 @@ impl Shared {
                 self.evicted.store(emptied_at + 1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
             }
-            past.step(unpinned, last, || self.oldest(), || self.pins.ticket());
-            let is_past = emptied_at < past.below() && past.is_over(round);
+            fence(Ordering::SeqCst);
+            let may_look_back = self.has_moments.load(Ordering::SeqCst) != 0;
+            if may_look_back {
+                past.step(unpinned, last, || self.oldest(), || self.pins.ticket());
+            }
+            let is_past = !may_look_back || emptied_at < past.below() && past.is_over(round);
             if is_past && ticket < unpinned {
                 self.record.with_mut(|_| ());
                 break;
@@ -133,12 +151,12 @@ impl Shared {
 }
 
 /// Runs a reader beside a writer.
-fn look_back_beside_a_writer(taken_back: TakenBack, emptied: Emptied) {
+fn look_back_beside_a_writer(looked: Looked, taken_back: TakenBack, emptied: Emptied) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;
     builder.preemption_bound = Some(3);
     builder.check(move || {
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(looked));
         let (reading, writing) = (shared.clone(), shared);
         let reader = thread::spawn(move || reading.look_back(taken_back));
         let writer = thread::spawn(move || writing.use_again(emptied));
@@ -149,29 +167,44 @@ fn look_back_beside_a_writer(taken_back: TakenBack, emptied: Emptied) {
 
 #[test]
 fn loom_moments_keep_what_a_snapshot_reads() {
-    look_back_beside_a_writer(TakenBack::Late, Emptied::Changed);
+    look_back_beside_a_writer(Looked::Before, TakenBack::Late, Emptied::Changed);
+}
+
+#[test]
+fn loom_moments_keep_what_the_first_snapshot_reads() {
+    for taken_back in [TakenBack::Early, TakenBack::Late] {
+        look_back_beside_a_writer(Looked::Never, taken_back, Emptied::Changed);
+    }
 }
 
 #[test]
 fn loom_moments_that_are_taken_back_keep_the_values_of_the_snapshot() {
-    look_back_beside_a_writer(TakenBack::Early, Emptied::Changed);
+    look_back_beside_a_writer(Looked::Before, TakenBack::Early, Emptied::Changed);
 }
 
 #[test]
 fn loom_moments_that_are_given_up_keep_what_is_being_read() {
-    look_back_beside_a_writer(TakenBack::Late, Emptied::GivenUp);
+    look_back_beside_a_writer(Looked::Before, TakenBack::Late, Emptied::GivenUp);
 }
 
 #[test]
 fn loom_moments_keep_what_was_moved_while_a_round_was_under_way() {
-    look_back_beside_a_writer(TakenBack::Late, Emptied::Moved);
+    look_back_beside_a_writer(Looked::Before, TakenBack::Late, Emptied::Moved);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_moments_of_which_the_writer_is_not_told_are_missed() {
+    mutant::with(Mutant::HidesMoments, || {
+        look_back_beside_a_writer(Looked::Never, TakenBack::Late, Emptied::Changed);
+    });
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_of_a_round_that_was_under_way_are_missed() {
     mutant::with(Mutant::ForgetsRounds, || {
-        look_back_beside_a_writer(TakenBack::Late, Emptied::Moved);
+        look_back_beside_a_writer(Looked::Before, TakenBack::Late, Emptied::Moved);
     });
 }
 
@@ -179,7 +212,7 @@ fn loom_moments_of_a_round_that_was_under_way_are_missed() {
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_published_after_an_earlier_round_are_missed() {
     mutant::with(Mutant::KeepsLargestBelow, || {
-        look_back_beside_a_writer(TakenBack::Late, Emptied::Moved);
+        look_back_beside_a_writer(Looked::Before, TakenBack::Late, Emptied::Moved);
     });
 }
 
@@ -187,7 +220,7 @@ fn loom_moments_published_after_an_earlier_round_are_missed() {
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_that_nobody_waits_for_before_the_look_are_missed() {
     mutant::with(Mutant::LooksAtMomentsAtOnce, || {
-        look_back_beside_a_writer(TakenBack::Late, Emptied::Changed);
+        look_back_beside_a_writer(Looked::Before, TakenBack::Late, Emptied::Changed);
     });
 }
 
@@ -195,7 +228,7 @@ fn loom_moments_that_nobody_waits_for_before_the_look_are_missed() {
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_that_are_taken_back_need_the_second_grace_period() {
     mutant::with(Mutant::OneGraceForMoments, || {
-        look_back_beside_a_writer(TakenBack::Early, Emptied::Changed);
+        look_back_beside_a_writer(Looked::Before, TakenBack::Early, Emptied::Changed);
     });
 }
 
@@ -203,6 +236,6 @@ fn loom_moments_that_are_taken_back_need_the_second_grace_period() {
 #[should_panic(expected = "Causality violation")]
 fn loom_moments_that_are_given_up_need_the_second_grace_period() {
     mutant::with(Mutant::OneGraceForMoments, || {
-        look_back_beside_a_writer(TakenBack::Late, Emptied::GivenUp);
+        look_back_beside_a_writer(Looked::Before, TakenBack::Late, Emptied::GivenUp);
     });
 }

@@ -86,7 +86,7 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///               durably, when it ended, that the store is not clean (bit 1); a random number of whoever
 ///               had it (bits 2-63). 0 if the last writer was a handle of another kind
 ///     32     4  1 if a handle waits for its turn; 0 when one hands over and nobody is asleep
-///     36     4  reserved
+///     36     4  1 if a handle has looked back to a moment, by a place, since a writer was alone
 ///     40     8  of a handle that was closed in order, if it had the last turn: its turn word, with the
 ///               checksum of bytes 64 to 135 and 144 to 4095 of the live header added to the high half by
 ///               exclusive or
@@ -168,12 +168,22 @@ impl ReaderTable {
         unsafe { &*self.span().base.cast_const().cast() }
     }
 
-    /// Returns the first half of a word that processes sleep on; nobody uses the word itself.
-    fn sleepers(&self, word: usize) -> &AtomicU32 {
+    /// Returns the halves of a word that processes sleep on by the first one; nobody uses the word itself.
+    fn halves(&self, word: usize) -> &[AtomicU32; 2] {
         assert!(word == WANTED || word == HANDED);
         // SAFETY: the word is mapped as long as `self` lives, as of `words`, and aligned to 8; it is only
-        // ever used by its first half, as an atomic.
+        // ever used by its halves, as atomics.
         unsafe { &*self.words()[word].as_ptr().cast_const().cast() }
+    }
+
+    fn sleepers(&self, word: usize) -> &AtomicU32 {
+        &self.halves(word)[0]
+    }
+
+    /// Returns whether a handle has looked back to a moment: it said so before it dropped the pin under which
+    /// it has found what to read.
+    fn has_moments(&self) -> &AtomicU32 {
+        &self.halves(WANTED)[1]
     }
 
     pub(super) fn place(&self, place: usize) -> &[AtomicU64] {
@@ -335,10 +345,12 @@ pub(crate) fn note_other_writer(storage: &dyn Storage) -> io::Result<()> {
 pub(crate) fn may_be_table(bytes: &[u8]) -> bool {
     let word = |number: usize| u64_at(bytes, 8 * number);
     let is_half = |number: usize| u32::try_from(word(number)).is_ok();
+    let is_half_and_bit = |number: usize| word(number) >> 32 <= 1;
     let mut places = (1..COUNTS_PLACE).map(|place| place * PLACE_WORDS);
     let is_place = |first: usize| is_half(first + PID) && word(first + PLACE_WORDS - 1) == 0;
     word(USED) <= COUNTS_PLACE as u64
-        && [WANTED, HANDED].into_iter().all(is_half)
+        && is_half_and_bit(WANTED)
+        && is_half(HANDED)
         && places.all(is_place)
 }
 
@@ -576,10 +588,11 @@ impl OtherReaders {
         Ok(())
     }
 
-    /// Returns whether anybody may look back to a moment, or may have done so.
+    /// Returns whether anybody may look back to a moment, or may have done so: anybody whose pins the caller
+    /// has seen dropped.
     pub(crate) fn may_look_back(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.table().map_or(true, |table| table.used_count() != 0)
+        self.table().map_or(true, |table| table.has_moments().load(Ordering::SeqCst) != 0)
     }
 
     /// Returns the oldest moment that a living reader looks back to, or one that was alive a while ago. For a
@@ -1018,6 +1031,10 @@ impl Seat {
         let key = (since, moments.next_number);
         moments.next_number += 1;
         moments.open.insert(key, bytes_max);
+        let has_moments = self.seated.table.has_moments();
+        if has_moments.load(Ordering::Relaxed) == 0 && !mutant::is_made(Mutant::HidesMoments) {
+            has_moments.store(1, Ordering::SeqCst);
+        }
         self.seated.publish(place, &moments);
         Some(OpenMoment { seated: self.seated.clone(), place, key })
     }

@@ -52,6 +52,8 @@ pub(crate) enum Mutant {
     ForgetsRounds,
     /// Space is used again that a snapshot of another process has yet to read.
     ForgetsMoments,
+    /// A snapshot of another process does not tell the writer that there are any.
+    HidesMoments,
     /// A snapshot beside a writer takes the last commit for all that was deleted.
     ReadsCommitsOnly,
     /// A transaction commits whatever has become of what it has read.
