@@ -4,7 +4,6 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,6 +16,7 @@ use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, ReaderTable, Seat, sleep_until_handed_over};
 use super::shared_counts::SharedCounts;
+use super::status::Status;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::holder::Holder;
 use crate::options::{Access, Sharing};
@@ -285,7 +285,7 @@ impl Neighbours {
 
     /// Returns whether any name leads to the file.
     pub(crate) fn has_name(&self) -> bool {
-        self.file.metadata().map_or(true, |metadata| metadata.nlink() > 0)
+        Status::of(&self.file).map_or(true, |status| status.link_count > 0)
     }
 
     /// Returns who stands in the way of this handle.
