@@ -904,7 +904,7 @@ impl Db {
 
     #[cold]
     fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
-        let may_have_thread = self.store.may_checkpoint_in_background();
+        let may_have_thread = self.store.region.storage().may_sync_in_background();
         if std::mem::take(&mut writer.checkpoints.is_excess) {
             // Where there is no thread, segments that come free beyond the bound give their pages back at once.
             self.handle.syncer.cool_excess(&self.store);

@@ -123,6 +123,8 @@ pub enum Sharing {
     /// [`Snapshot`](crate::Snapshot) and a [`Transaction`](crate::Transaction) that has read keep theirs
     /// until they end.
     ///
+    /// A thread of the handle may flush what its changes have begun, and locks nothing of the file.
+    ///
     /// A handle that only reads locks nothing between calls either; one that must make an index of its own
     /// keeps writers out as with [`Exclusive`](Self::Exclusive).
     PerCall,

@@ -216,6 +216,8 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 /// Of handles that lock nothing between their calls one may have the file for a moment.
 fn be_alone(storage: &dyn Storage, options: &Options) -> Result<()> {
     let Some(shared) = storage.neighbours() else { return Ok(()) };
+    // That takes long, and so do a wait, and the index of a store that is made for many records.
+    storage.end_opening();
     let looks = if options.sharing == Sharing::PerCall { ALONE_LOOKS } else { 1 };
     for look in 0..looks {
         if look > 0 {

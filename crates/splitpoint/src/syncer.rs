@@ -66,7 +66,7 @@ fn run(shared: &Monitor<State>, store: &Store) {
             drop(state);
             let walked = store.walk_checkpoint(|| sync_if_due(shared, store));
             // The store keeps an error: see below.
-            let _ = walked.and_then(|()| store.finish_checkpoint());
+            let _ = walked.and_then(|()| store.finish_in_background());
             // What changes have freed meanwhile, which asked for nothing.
             state = shared.lock();
             state.is_cooling_due = true;

@@ -40,6 +40,7 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Optio
     let lock_failed = |source| io_error("lock", region.storage().path(), source);
     for look in 0..LOOKS {
         if look > 0 {
+            region.storage().end_opening();
             thread::sleep(LOOK_AGAIN);
         }
         region.see_size()?;

@@ -18,6 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
+use super::status::Status;
 use super::uninterrupted;
 
 /// Where a file gets the blocks for stores.
@@ -96,7 +97,7 @@ pub(crate) fn widened(range: Range<u64>) -> Range<u64> {
 }
 
 fn claim_widened(file: &File, range: &Range<u64>) -> io::Result<Room> {
-    let range = range.start..range.end.min(file.metadata()?.len());
+    let range = range.start..range.end.min(Status::of(file)?.bytes);
     if range.is_empty() {
         return Ok(Room::Claimed);
     }
@@ -212,7 +213,7 @@ const SHARED: u32 = 0x2000;
 /// Returns whether the file system reports that all blocks of the file are allocated and none was
 /// ever written: a file after `fallocate`.
 pub(super) fn is_never_written(file: &File) -> io::Result<bool> {
-    let file_bytes = file.metadata()?.len();
+    let file_bytes = Status::of(file)?.bytes;
     let Some(extents) = extents_of(file, &(0..file_bytes))? else { return Ok(false) };
     let mut end = 0;
     for extent in extents {

@@ -10,7 +10,7 @@ mod windows;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,6 +27,7 @@ use super::neighbours::Neighbours;
 use super::own_file::OwnFile;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::shared_file::SharedFile;
+use super::status::Status;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -218,7 +219,7 @@ impl Storage for Mapped {
     }
 
     fn see_size(&self) -> io::Result<u64> {
-        let bytes = self.file.metadata()?.len().min(FILE_BYTES_MAX);
+        let bytes = Status::of(&self.file)?.bytes.min(FILE_BYTES_MAX);
         self.cover(bytes)?;
         self.file_bytes.store(bytes, Ordering::Release);
         Ok(bytes)
@@ -498,24 +499,20 @@ fn read_boot_id() -> [u8; 16] {
 fn look_at(file: File) -> io::Result<(Arc<OwnFile>, (Identity, u64))> {
     /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
     const UNIQUE: u32 = 0x4000;
-    let wanted = StatxFlags::from_bits_retain(UNIQUE) | StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let wanted = StatxFlags::from_bits_retain(UNIQUE) | Status::WANTED | StatxFlags::BTIME;
     let found = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).ok();
     let has = |found: &Statx, bits: u32| found.stx_mask & bits == bits;
-    let known = found.filter(|found| has(found, StatxFlags::BASIC_STATS.bits()));
     let mount_id = found.filter(|found| has(found, UNIQUE)).map_or(0, |found| found.stx_mnt_id);
     let birth_ns = found.filter(|found| has(found, StatxFlags::BTIME.bits())).map_or(0, |found| {
         let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
         let nanoseconds = u64::from(found.stx_btime.tv_nsec);
         seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds)
     });
-    let (device, inode, bytes) = if let Some(found) = known {
-        let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
-        (device, found.stx_ino, found.stx_size)
-    } else {
-        // A kernel, or a filter of system calls, that does not know it.
-        let found = file.metadata()?;
-        (found.dev(), found.ino(), found.len())
+    let status = match found.and_then(|found| Status::of_statx(&found)) {
+        Some(status) => status,
+        None => Status::of(&file)?,
     };
+    let Status { device, inode, bytes, .. } = status;
     let identity = Identity { boot_id: boot_id(), mount_id, device, inode, birth_ns };
     let file = Arc::new(OwnFile::known(file, device, inode));
     Ok((file, (identity, bytes.min(FILE_BYTES_MAX))))

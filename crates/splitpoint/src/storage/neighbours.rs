@@ -4,7 +4,6 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,6 +16,7 @@ use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, ReaderTable, Seat, sleep_until_handed_over};
 use super::shared_counts::SharedCounts;
+use super::status::Status;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::holder::Holder;
 use crate::options::{Access, Sharing};
@@ -201,36 +201,36 @@ impl Neighbours {
     /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in); returns
     /// `false` if there is one. It waits for the end of a turn as long as `wait_max`.
     pub(crate) fn keep_writers_out(&self, wait_max: Duration) -> io::Result<bool> {
-        let is_kept = keep_writers_out(&self.file, wait_max)?;
+        let is_kept = keep_writers_out(self.file.checked()?, wait_max)?;
         self.is_private.store(is_kept, Ordering::Relaxed);
         Ok(is_kept)
     }
 
     /// Keeps writers out for a moment, and leaves `flock` to the program; returns `false` if one has his turn.
     pub(crate) fn keep_turns_out(&self) -> io::Result<bool> {
-        byte_locks::try_lock(&self.file, LockByte::WRITER, LockKind::Shared)
+        byte_locks::try_lock(self.file.checked()?, LockByte::WRITER, LockKind::Shared)
     }
 
     /// Ends [`keep_turns_out`](Self::keep_turns_out).
     pub(crate) fn let_turns_in(&self) -> io::Result<()> {
-        byte_locks::unlock(&self.file, LockByte::WRITER)
+        byte_locks::unlock(self.file.checked()?, LockByte::WRITER)
     }
 
     /// Lets go of every lock, for a handle that has none between its calls.
     pub(crate) fn let_go_between_calls(&self) -> io::Result<()> {
-        byte_locks::unlock_all(&self.file)
+        byte_locks::unlock_all(self.file.checked()?)
     }
 
     /// Ends [`keep_writers_out`](Self::keep_writers_out).
     pub(crate) fn let_writers_in(&self) -> io::Result<()> {
         self.is_private.store(false, Ordering::Relaxed);
-        let_writers_in(&self.file)
+        let_writers_in(self.file.checked()?)
     }
 
     /// Keeps every other handle out, for a writer that makes the tables; returns `false` if there is
     /// another.
     pub(crate) fn be_alone(&self) -> io::Result<bool> {
-        byte_locks::try_lock(&self.file, LockByte::PRESENCE, LockKind::Exclusive)
+        byte_locks::try_lock(self.file.checked()?, LockByte::PRESENCE, LockKind::Exclusive)
     }
 
     /// Ends the opening of a writer: from now on others come in, unless the handle is exclusive. Returns
@@ -285,7 +285,7 @@ impl Neighbours {
 
     /// Returns whether any name leads to the file.
     pub(crate) fn has_name(&self) -> bool {
-        self.file.metadata().map_or(true, |metadata| metadata.nlink() > 0)
+        Status::of(&self.file).map_or(true, |status| status.link_count > 0)
     }
 
     /// Returns who stands in the way of this handle.

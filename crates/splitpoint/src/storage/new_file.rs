@@ -18,6 +18,7 @@ use super::mapped::Mapped;
 use super::neighbours::Neighbours;
 use super::open::{is_named, refuse_network, sync_directory};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
+use super::status::Status;
 use crate::error::{Error, Result, Unsupported};
 
 /// Permissions of a file without an original, before the umask.
@@ -317,7 +318,7 @@ fn examine(
         let reason = format!("`{}` is the store itself", path.display());
         return Err(Error::Invalid { what: "destination", reason });
     }
-    refuse_special(metadata.file_type(), path)?;
+    refuse_special(Status::of_metadata(&metadata).kind, path)?;
     if !is_replacing {
         return Err(exists());
     }

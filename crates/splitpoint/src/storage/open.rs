@@ -1,8 +1,8 @@
 //! Opens, creates and locks the file of a store.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use super::neighbours::{Asked, Neighbours, let_writers_in, try_keep_writers_out}
 use super::reader_table::{sleep_until_handed_over, wait_for_hand_over};
 use super::regular::{open_and_look, open_regular};
 use super::shared_file::SharedFile;
+use super::status::Status;
 use super::waiting::Waiting;
 use crate::error::{Error, Result, Unsupported};
 use crate::format::PID_OFFSET;
@@ -191,14 +192,13 @@ fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
 
 /// Returns whether the name leads to this open file.
 pub(super) fn is_named(file: &File, path: &Path) -> Result<bool> {
-    let opened = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
+    let opened = Status::of(file).map_err(|source| io_error("read the size of", path, source))?;
     Ok(leads_to(path, &opened))
 }
 
 /// Returns whether a name leads to the file that was opened.
-fn leads_to(path: &Path, opened: &Metadata) -> bool {
-    let named = fs::metadata(path);
-    named.is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino()))
+fn leads_to(path: &Path, opened: &Status) -> bool {
+    Status::at(path).is_ok_and(|named| named.is_same_file(opened))
 }
 
 /// A file that this handle reads while others may write to it.
@@ -255,12 +255,12 @@ pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
 }
 
 /// Opens or creates the regular file at `path`, and returns what the system says of it, and whether it is new.
-fn open(path: &Path, options: &Options) -> Result<(File, Metadata, bool)> {
+fn open(path: &Path, options: &Options) -> Result<(File, Status, bool)> {
     let mut flags = OpenOptions::new();
     flags.read(true).write(options.access == Access::ReadWrite).mode(options.file_mode);
     let open = |flags: &OpenOptions, is_new| {
         let opened = open_and_look(path, flags, OFlags::empty());
-        opened.map(|(file, metadata)| (file, metadata, is_new))
+        opened.map(|(file, status)| (file, status, is_new))
     };
     let existing = || open(&flags, false);
     let new = || open(flags.clone().create_new(true), true);
@@ -333,6 +333,9 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
 
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     /// Opens the file `a` of a directory, where `between` runs once between the opening and the

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
+use super::status::Status;
+
 /// An open file that notices when its descriptor leads elsewhere.
 #[derive(Debug)]
 pub(super) struct OwnFile {
@@ -27,8 +29,8 @@ pub(super) struct OwnFile {
 impl OwnFile {
     /// Takes an open file.
     pub(super) fn new(file: File) -> io::Result<Self> {
-        let status = rustix::fs::fstat(&file)?;
-        Ok(Self::known(file, status.st_dev, status.st_ino))
+        let status = Status::of(&file)?;
+        Ok(Self::known(file, status.device, status.inode))
     }
 
     /// Takes an open file of which the caller has asked the device and the inode.
@@ -46,7 +48,7 @@ impl OwnFile {
     pub(super) fn unnamed(file: File) -> io::Result<Self> {
         let mut own = Self::new(file)?;
         // A network file system may keep a name for a file that was deleted while it is open.
-        own.is_unnamed = rustix::fs::fstat(&*own)?.st_nlink == 0;
+        own.is_unnamed = Status::of(&own)?.link_count == 0;
         Ok(own)
     }
 
@@ -79,14 +81,14 @@ impl OwnFile {
     }
 
     fn is_own(&self) -> bool {
-        match self.file.as_ref().map(rustix::fs::fstat) {
+        match self.file.as_ref().map(Status::of) {
             Some(Ok(found)) => {
-                (found.st_dev, found.st_ino) == (self.device, self.inode)
-                    && !(self.is_unnamed && found.st_nlink > 0)
+                (found.device, found.inode) == (self.device, self.inode)
+                    && !(self.is_unnamed && found.link_count > 0)
             }
-            None | Some(Err(Errno::BADF)) => false,
-            // Its file system has failed, which the call itself will say.
-            Some(Err(_)) => true,
+            None => false,
+            // Or its file system has failed, which the call itself will say.
+            Some(Err(error)) => Errno::from_io_error(&error) != Some(Errno::BADF),
         }
     }
 }

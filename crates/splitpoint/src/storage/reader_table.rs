@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -36,6 +36,7 @@ use super::own_file::OwnFile;
 use super::pages::can_be_stored_to;
 use super::reservation::{Part, Protection, Reservation};
 use super::shared_counts;
+use super::status::Status;
 use super::{Span, Storage};
 use crate::format::{
     GRANULE_BYTES, HEADER_BYTES, LIVE_MAGIC, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET,
@@ -396,7 +397,7 @@ pub(super) fn sleep_until_handed_over(file: &File, most: Duration) {
 
 /// Maps the table of a file to read it, if it is one of a store.
 fn table_of(file: &File) -> Option<ReaderTable> {
-    let has_table = file.metadata().is_ok_and(|found| found.len() >= HEADER_BYTES);
+    let has_table = Status::of(file).is_ok_and(|found| found.bytes >= HEADER_BYTES);
     let mut magic = [0; 8];
     let is_read = has_table && file.read_exact_at(&mut magic, LIVE_OFFSET).is_ok();
     // Another file is not written to.
@@ -722,8 +723,8 @@ impl OtherReaders {
     /// Returns whether the table is still in the file: the program may have closed the descriptor, or cut
     /// the file.
     fn is_table_there(&self) -> bool {
-        let found = self.file.checked().and_then(File::metadata);
-        found.is_ok_and(|found| found.len() >= HEADER_BYTES)
+        let found = self.file.checked().and_then(Status::of);
+        found.is_ok_and(|found| found.bytes >= HEADER_BYTES)
     }
 
     /// Notes that this handle does not look any more.
@@ -1175,8 +1176,7 @@ impl Drop for Seated {
 /// Opens a file again that this process has open, whatever its name is now.
 pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<File> {
     let again = open_by_descriptor(file, path, options)?;
-    let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
-    if identity(&again)? == identity(file)? {
+    if Status::of(&again)?.is_same_file(&Status::of(file)?) {
         return Ok(again);
     }
     Err(has_no_name())

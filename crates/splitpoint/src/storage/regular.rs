@@ -1,13 +1,14 @@
 //! Opens files that must be regular, and never blocks.
 
-use std::fs::{self, File, FileType, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 
 use super::failure::io_error;
+use super::status::Status;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 
@@ -51,10 +52,10 @@ pub(super) fn open_and_look(
     path: &Path,
     options: &OpenOptions,
     flags: OFlags,
-) -> Result<(File, Metadata)> {
+) -> Result<(File, Status)> {
     // Check before the opening, which would wake a process at the other end of a pipe.
-    match fs::metadata(path) {
-        Ok(metadata) => refuse_special(metadata.file_type(), path)?,
+    match Status::at(path) {
+        Ok(status) => refuse_special(status.kind, path)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_dangling_link(path)?,
         // The opening returns the better error.
         Err(_) => {}
@@ -66,14 +67,14 @@ pub(super) fn open_and_look(
         _ => io_error("open", path, source),
     })?;
     // Check again: another file may have taken the name.
-    let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
-    refuse_special(metadata.file_type(), path)?;
-    Ok((file, metadata))
+    let status = Status::of(&file).map_err(|source| io_error("read the size of", path, source))?;
+    refuse_special(status.kind, path)?;
+    Ok((file, status))
 }
 
 /// Refuses a file that is not regular.
 pub(super) fn refuse_special(file_type: FileType, path: &Path) -> Result<()> {
-    if file_type.is_file() {
+    if file_type == FileType::RegularFile {
         return Ok(());
     }
     Err(Error::NotAStore { path: path.to_path_buf(), found: kind_of(file_type) })
@@ -96,11 +97,11 @@ pub(super) fn refuse_dangling_link(path: &Path) -> Result<()> {
 
 fn kind_of(file_type: FileType) -> FileKind {
     match file_type {
-        kind if kind.is_dir() => FileKind::Directory,
-        kind if kind.is_fifo() => FileKind::NamedPipe,
-        kind if kind.is_socket() => FileKind::Socket,
-        kind if kind.is_char_device() => FileKind::CharacterDevice,
-        kind if kind.is_block_device() => FileKind::BlockDevice,
+        FileType::Directory => FileKind::Directory,
+        FileType::Fifo => FileKind::NamedPipe,
+        FileType::Socket => FileKind::Socket,
+        FileType::CharacterDevice => FileKind::CharacterDevice,
+        FileType::BlockDevice => FileKind::BlockDevice,
         _ => FileKind::Special,
     }
 }

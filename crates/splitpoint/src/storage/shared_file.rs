@@ -16,6 +16,7 @@ use super::open::refuse_network;
 use super::own_file::OwnFile;
 use super::reader_table::open_again;
 use super::regular::refuse_special;
+use super::status::Status;
 use super::writer_byte::{Claim, Exclusion, Renewing, renew};
 use crate::error::Result;
 
@@ -205,9 +206,9 @@ impl SharedFile {
     /// Closes another descriptor of a file that this process may have open, and takes the lock anew that
     /// ends with it.
     pub fn close_other(file: File) {
-        let metadata = file.metadata();
+        let status = Status::of(&file);
         drop(file);
-        metadata.iter().for_each(renew);
+        status.iter().for_each(renew);
     }
 
     /// Returns the open file.
@@ -272,8 +273,8 @@ impl SharedFile {
 
 /// Refuses what is no file for a store.
 fn refuse_strange(file: &File, path: &Path) -> Result<()> {
-    let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
-    refuse_special(metadata.file_type(), path)?;
+    let status = Status::of(file).map_err(|source| io_error("read the size of", path, source))?;
+    refuse_special(status.kind, path)?;
     refuse_network(file, path)
 }
 

@@ -7,14 +7,14 @@
 //! descriptor of the file, so a handle that is closed takes it anew for those that stay.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fork::Origin;
 use super::own_file::OwnFile;
+use super::status::Status;
 use crate::format::WRITER_BYTE_OFFSET;
 
 /// Who must not come in beside a handle.
@@ -85,8 +85,8 @@ impl Claim {
     /// Takes the byte for a handle on `file`, or returns `None` if another handle, here or in another
     /// process, keeps it out.
     pub(crate) fn take(file: &File, exclusion: Exclusion) -> io::Result<Option<Self>> {
-        let metadata = file.metadata()?;
-        let inode = (metadata.dev(), metadata.ino());
+        let status = Status::of(file)?;
+        let inode = (status.device, status.inode);
         let origin = Origin::here();
         let mut claimed = claimed();
         if claimed.get(&inode).is_some_and(|found| !found.origin.is_here()) {
@@ -110,14 +110,14 @@ impl Claim {
 }
 
 /// Takes the lock anew for the handles of this process on an inode, of which a descriptor was closed.
-pub(super) fn renew(metadata: &Metadata) {
-    renew_inode((metadata.dev(), metadata.ino()));
+pub(super) fn renew(status: &Status) {
+    renew_inode((status.device, status.inode));
 }
 
 /// Returns whether a handle of this process has a claim on a file.
 pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
-    let metadata = file.metadata()?;
-    let inode = (metadata.dev(), metadata.ino());
+    let status = Status::of(file)?;
+    let inode = (status.device, status.inode);
     Ok(claimed().get(&inode).is_some_and(|found| found.origin.is_here()))
 }
 
@@ -128,8 +128,8 @@ pub(super) struct Renewing(Inode);
 impl Renewing {
     /// For a file that is open.
     pub(super) fn of(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        Ok(Self((metadata.dev(), metadata.ino())))
+        let status = Status::of(file)?;
+        Ok(Self((status.device, status.inode)))
     }
 }
 

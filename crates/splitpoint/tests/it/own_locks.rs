@@ -5,6 +5,7 @@
 //! has no threads, and would wait for a lock that one of them had.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -380,6 +381,43 @@ fn a_recovery_during_which_its_descriptor_became_a_strangers_writes_nothing() {
             assert!(is_left_alone, "read only: {is_read_only}");
         }
         assert_eq!(Db::open(&path).unwrap().len(), 1000);
+    });
+}
+
+/// A handle that may come between the calls of others waits for them before it makes the tables anew.
+#[test]
+fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing() {
+    alone("an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing", || {
+        /// The word of the last turn, which an opening erases before it waits.
+        const TURN_OFFSET: u64 = 12_288 + 24;
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let other = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
+        other.put("key", "value").unwrap();
+        let is_left_alone = in_child(|| {
+            let stranger = dir.path().join("log");
+            let log = File::options().read(true).write(true).create_new(true).open(&stranger);
+            let log = Arc::new(log.unwrap());
+            let taking = std::thread::spawn({
+                let (log, file) = (log.clone(), open_file(&path, false));
+                move || {
+                    let mut word = [1; 8];
+                    while word != [0; 8] {
+                        file.read_exact_at(&mut word, TURN_OFFSET).unwrap();
+                    }
+                    system::take_numbers(&log);
+                    std::mem::forget(file);
+                }
+            });
+            let opened = Options::new().sharing(Sharing::PerCall).rebuild_index().open(&path);
+            let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io);
+            std::mem::forget(opened);
+            taking.join().unwrap();
+            let again = open_file(&stranger, true);
+            is_refused && log.metadata().unwrap().len() == 0 && lock_whole(&again, libc::F_WRLCK)
+        });
+        assert!(is_left_alone);
+        assert_eq!(other.get("key").unwrap().unwrap(), "value");
     });
 }
 

@@ -12,7 +12,8 @@
 //! | a turn, and between | the same with the other superblock, of a store that is compacted |
 //! | a turn | the place of the checkpoint before is free, and what the log does not need any more |
 //!
-//! A thread does what comes between turns; a handle without one does it after a change, a step at a time.
+//! A thread does what comes between turns, and has the turns between: those of a program that wants no lock
+//! between its calls are for its changes. A handle without a thread does it all after a change, a step at a time.
 //!
 //! # Whose it is
 //!
@@ -160,13 +161,6 @@ impl Writer {
 }
 
 impl Store {
-    /// Returns whether a thread makes checkpoints, or ends them: not one that would take turns between the
-    /// calls of a program which wants no lock then.
-    pub(crate) fn may_checkpoint_in_background(&self) -> bool {
-        let sharing = self.turns.as_ref().map(|turns| turns.options.sharing);
-        self.region.storage().may_sync_in_background() && sharing != Some(Sharing::PerCall)
-    }
-
     /// Does what is due: begins a checkpoint, or has the log synced before one that is made within a turn. The
     /// others wait meanwhile; so most of the log is synced before, without a turn, if that does not take long.
     pub(super) fn checkpoint_due_by_turns(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
@@ -370,6 +364,20 @@ impl Store {
             self.region.require_room()?;
         }
         self.go_on_ending(&mut writer)
+    }
+
+    /// Does the thread's part of a checkpoint that is whole.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`finish_checkpoint`](Self::finish_checkpoint).
+    pub(crate) fn finish_in_background(&self) -> Result<()> {
+        let sharing = self.turns.as_ref().map(|turns| turns.options.sharing);
+        match sharing {
+            // The program wants no lock between its calls: the next change has the turn.
+            Some(Sharing::PerCall) => self.sync_ending(),
+            _ => self.finish_checkpoint(),
+        }
     }
 
     /// Ends a checkpoint by turns, for the thread.
@@ -786,6 +794,44 @@ mod tests {
     fn a_superblock_that_names_what_was_freed_is_found() {
         let broken = || mutant::with(Mutant::NamesWhatWasFreed, go_on_after_it_was_freed);
         assert!(std::panic::catch_unwind(broken).is_err(), "nobody notices");
+    }
+
+    #[test]
+    fn a_handle_without_a_lock_between_calls_waits_for_no_flush_of_its_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options().sharing(Sharing::PerCall).checkpoint_bytes_min(64 << 10);
+        let options = options.durability(Durability::Buffered);
+        let db = options.open(dir.path().join("a")).unwrap();
+        let store = db.store();
+        let mut number = 0_u32;
+        let mut put_until = |is_done: &dyn Fn(&Writer) -> bool| {
+            while !is_done(&store.lock().unwrap()) {
+                db.put((number % 100).to_le_bytes(), [7; 1_000]).unwrap();
+                number += 1;
+            }
+        };
+        // The first one is made within a turn.
+        put_until(&|writer| writer.superblock.is_compacted);
+        put_until(&|writer| writer.checkpoints.is_idle());
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let wait = move || {
+            // Long enough for a change that would wait, which then finds that nobody syncs.
+            let _ = ended.recv_timeout(Duration::from_secs(20));
+            store.sync_for_all()
+        };
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(move || store.group.sync_always(wait));
+            while !store.group.is_syncing() {
+                std::thread::yield_now();
+            }
+            let before = named_lsn(store);
+            put_until(&|writer| writer.checkpoints.is_ending());
+            put_until(&|writer| writer.checkpoints.is_flushing());
+            assert!(store.group.is_syncing(), "a change waited for a flush");
+            end.send(()).unwrap();
+            syncing.join().unwrap().unwrap();
+            put_until(&|_| named_lsn(store) > before);
+        });
     }
 
     #[test]
