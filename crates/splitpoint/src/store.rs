@@ -85,7 +85,7 @@ use compacting::Compacting;
 pub(crate) use large_batch::Changes;
 pub use maintaining::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
-pub(crate) use put::{Put, TOMBSTONE_BYTES, check_sizes};
+pub(crate) use put::{Begun, Put, TOMBSTONE_BYTES, check_sizes};
 pub(crate) use segments::committed_position;
 pub(crate) use transaction::Reads;
 pub(crate) use turns::{Changing, LastTurn, TakeOver};
