@@ -84,7 +84,7 @@ mod x86_64 {
             return !append_bytes(append_bytes(crc, second), &[0; 8][..padding_bytes]);
         };
         let (words, rest) = second.as_chunks();
-        let mut crc = append_words(crc, words);
+        let mut crc = append_many(crc, words);
         // What is behind the last whole word, 7 bytes at most, and as much padding.
         let mut word = u64::from_le_bytes(last).unbounded_shr(64 - 8 * rest.len() as u32);
         let mut bytes_left = rest.len() + padding_bytes;
@@ -106,7 +106,8 @@ mod x86_64 {
     #[target_feature(enable = "sse4.2")]
     fn append_bytes(crc: u32, bytes: &[u8]) -> u32 {
         let (words, mut rest) = bytes.as_chunks();
-        let mut crc = append_words(crc, words);
+        let step = |crc, &word: &[u8; 8]| _mm_crc32_u64(crc, u64::from_le_bytes(word));
+        let mut crc = words.iter().fold(crc.into(), step) as u32;
         if let Some((&four, behind)) = rest.split_first_chunk() {
             crc = _mm_crc32_u32(crc, u32::from_le_bytes(four));
             rest = behind;
@@ -121,10 +122,10 @@ mod x86_64 {
         }
     }
 
-    /// Does the same for whole words.
+    /// Does the same for words, of which there may be many.
     #[inline]
     #[target_feature(enable = "sse4.2")]
-    fn append_words(crc: u32, words: &[[u8; 8]]) -> u32 {
+    fn append_many(crc: u32, words: &[[u8; 8]]) -> u32 {
         let step = |crc, &word: &[u8; 8]| _mm_crc32_u64(crc, u64::from_le_bytes(word));
         let (quads, rest) = words.as_chunks::<4>();
         let crc = quads.iter().flatten().fold(crc.into(), step);
