@@ -1066,7 +1066,7 @@ impl Db {
     /// # Errors
     ///
     /// As [`put`](Self::put).
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn panic_in_change(&self) -> Result<()> {
         let _writer = self.store.lock_for_change()?;
