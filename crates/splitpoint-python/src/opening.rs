@@ -20,6 +20,12 @@ const MODE_DEFAULT: u32 = 0o666;
 /// How long to wait between two attempts to open a file that is locked.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
+/// How long the library waits for a turn between two looks for signals.
+pub(crate) const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(50);
+
+/// How long an open waits for its turn at least, whatever `lock_timeout` is: the default of the library.
+pub(crate) const TURN_WAIT: Duration = Duration::from_secs(10);
+
 /// Returns the way to share a file with this name.
 ///
 /// # Errors
@@ -116,7 +122,7 @@ pub(crate) fn open_url(url: &Path, flag: Flag, options: Options) -> Result<Opene
     let table = splitpoint::open_with(url, &options)?;
     // Errors name the file.
     let place = url.to_str().and_then(|url| url.strip_prefix("file:")).map_or(url, Path::new);
-    Ok(Opened::new(Access::of(table), place, options))
+    Ok(Opened::new(Access::of(table), place, options.open_timeout(None)))
 }
 
 /// Opens the file at `path`; a new one gets `mode` before the umask.
@@ -142,7 +148,7 @@ pub(crate) fn open_path(path: &Path, flag: Flag, mode: u32, options: Options) ->
     } else {
         table
     };
-    Ok(Opened::new(Access::of(table), path, options))
+    Ok(Opened::new(Access::of(table), path, options.open_timeout(None)))
 }
 
 /// Returns a path that is not taken for a URL, even if a colon is in the name.

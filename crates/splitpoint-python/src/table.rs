@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
 use splitpoint::hash::HashFunction;
-use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _, Value};
+use splitpoint::{Change, Durability, Options, PutMode, Result, Sharing, TableExt as _, Value};
 
 use crate::bytes::{self, ByteString};
 use crate::handle::{Access, Handle, Opened};
@@ -147,7 +147,15 @@ impl Table {
         if let Some(name) = hash {
             options = options.hash(hash_function(py, name)?);
         }
-        let opened = opening::wait(py, lock_timeout, || {
+        // It always awaits a turn, and so may Ctrl-C.
+        let awaits_turn = sharing == Sharing::PerCall && flag != Flag::Read;
+        let wait_max = if awaits_turn {
+            options = options.open_timeout(opening::LOOK_FOR_SIGNALS);
+            lock_timeout.max(opening::TURN_WAIT)
+        } else {
+            lock_timeout
+        };
+        let opened = opening::wait(py, wait_max, || {
             if is_url {
                 opening::open_url(&place, flag, options.clone())
             } else {
@@ -415,7 +423,7 @@ impl Table {
     }
 
     /// Panics in a call, or in the middle of a change: for the tests, and in no wheel.
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "testing")]
     #[pyo3(name = "_panic")]
     fn panic(&self, py: Python<'_>, in_change: bool) -> PyResult<()> {
         self.long(py, |opened| match &opened.access {

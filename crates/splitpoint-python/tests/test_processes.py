@@ -207,7 +207,6 @@ class Threads(Scratch):
             "compare_and_swap": lambda: table.compare_and_swap("0", None, "value"),
             "scan": lambda: list(table.items()),
             "sync": table.sync,
-            "open": lambda: splitpoint.open(self.path(), "r").close(),
             "stats": table.stats,
             "check": table.check,
         }
@@ -217,18 +216,29 @@ class Threads(Scratch):
             while not is_over.wait(1e-4):
                 rounds[0] += 1
 
+        def open_and_look():
+            with splitpoint.open(self.path(), "r"):
+                # Before the close, which makes way as well.
+                return rounds[0]
+
+        def after(call):
+            return lambda: (call(), rounds[0])[1]
+
+        looks = {name: after(call) for name, call in calls.items()} | {"open": open_and_look}
+
         interval = sys.getswitchinterval()
         sys.setswitchinterval(1e6)
         other = threading.Thread(target=run)
         try:
             other.start()
-            for name, call in calls.items():
+            for name, look in looks.items():
                 with self.subTest(name):
-                    before, end = rounds[0], time.monotonic() + 60
+                    end, made_way = time.monotonic() + 60, False
                     # The other thread may be too slow for one short call.
-                    while rounds[0] == before and time.monotonic() < end:
-                        call()
-                    self.assertGreater(rounds[0], before)
+                    while not made_way and time.monotonic() < end:
+                        before = rounds[0]
+                        made_way = look() > before
+                    self.assertTrue(made_way)
             before = rounds[0]
             for _ in range(2000):
                 table.get("0"), table["0"], "0" in table, len(table)
@@ -751,39 +761,43 @@ class Endings(Scratch):
     def test_ctrl_c_ends_a_long_call_that_runs_no_python_code(self):
         """The calls are endless and run no Python code, so only they can look for the signal.
 
-        The handler waits until a call has taken some thousands of keys: then it runs inside. A call that
-        does not look is ended after two minutes.
+        The 5000th key sets a timer of a microsecond; the handler says how many keys a call has taken until it
+        looked. A call that does not look is ended after two minutes.
         """
         forever = "itertools.chain.from_iterable(map({}, itertools.repeat({})))"
+        walk_values = "operator.methodcaller('_scan_values')"
+        walk_items = "operator.methodcaller('_scan_items')"
         for call in (
             "table.put_many(zip(keys, itertools.repeat(b'x')))",
             "table.get_many(keys)",
             f"count({forever.format('iter', 'table')})",
-            f"count({forever.format('iter', 'table.values()')})",
-            f"count({forever.format('iter', 'table.items()')})",
+            # The views have an `__iter__` in Python.
+            f"count({forever.format(walk_values, 'table')})",
+            f"count({forever.format(walk_items, 'table')})",
             f"count({forever.format('iter', 'snapshot')})",
             f"count({forever.format('iter', 'transaction')})",
         ):
             script = (
-                "import collections, faulthandler, itertools, signal, sys, splitpoint\n"
+                "import collections, faulthandler, itertools, operator, signal, sys, splitpoint\n"
                 "faulthandler.dump_traceback_later(120, exit=True)\n"
                 "table = splitpoint.open('t.spt', 'n')\n"
                 "table.put_many((b'first %d' % i, b'x' * 100) for i in range(1000))\n"
                 "snapshot, transaction = table.snapshot(), table.transaction()\n"
                 "counter = itertools.count()\n"
-                "keys = map(str, counter)\n"
+                "timer = itertools.starmap(signal.setitimer, [(signal.ITIMER_REAL, 1e-6)])\n"
+                "no_key = itertools.filterfalse(None, timer)\n"
+                "numbers = itertools.chain(itertools.islice(counter, 5000), no_key, counter)\n"
+                "keys = map(str, numbers)\n"
                 "def count(records):\n"
-                "    collections.deque(zip(records, counter), maxlen=0)\n"
+                "    collections.deque(zip(records, numbers), maxlen=0)\n"
                 "def alarm(*_):\n"
-                "    if next(counter) < 5000:\n"
-                "        signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
-                "    else:\n"
-                "        raise KeyboardInterrupt\n"
+                "    raise KeyboardInterrupt(next(counter))\n"
                 "signal.signal(signal.SIGALRM, alarm)\n"
-                "signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
                 "try:\n"
                 f"    {call}\n"
-                "except KeyboardInterrupt:\n"
+                "except KeyboardInterrupt as interrupt:\n"
+                "    taken = interrupt.args[0] - 5000\n"
+                "    assert 0 <= taken < 5000, taken\n"
                 "    assert table.check().is_clean\n"
                 "    snapshot.close(), transaction.close()\n"
                 "    table.close()\n"
@@ -791,6 +805,20 @@ class Endings(Scratch):
             )
             with self.subTest(call):
                 self.python("-c", script, code=3)
+
+    def test_ctrl_c_ends_the_wait_of_an_open_that_takes_turns(self):
+        """Another handle has the file for itself for as long as the open would wait."""
+        script = (
+            "import signal, sys, time, splitpoint\n"
+            "table = splitpoint.open('t.spt', 'n')\n"
+            "signal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.2)\n"
+            "try:\n"
+            "    splitpoint.open('t.spt', sharing='per-call')\n"
+            "except KeyboardInterrupt:\n"
+            "    sys.exit(3)\n"
+        )
+        self.python("-c", script, code=3)
 
     def test_a_walk_in_whose_signal_handler_the_process_forked_ends_in_the_child(self):
         """A list of a table runs no Python code but the handler, within a call."""

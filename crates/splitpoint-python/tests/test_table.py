@@ -535,7 +535,7 @@ class Extension(unittest.TestCase):
         self.assertIn(b"_Unwind_RaiseException", library)
 
 
-@unittest.skipUnless(hasattr(splitpoint.Table, "_panic"), "only a debug build panics when it is asked to")
+@unittest.skipUnless(hasattr(splitpoint.Table, "_panic"), "only a build with the feature `testing` panics")
 class Panics(Scratch):
     """A mistake in the library, while it has the interpreter's lock released."""
 

@@ -78,9 +78,21 @@ mod x86_64 {
 
     #[target_feature(enable = "sse4.2")]
     pub(super) fn padded(first: &[u8], second: &[u8]) -> u32 {
-        let crc = append_bytes(append_bytes(u32::MAX, first), second);
+        let crc = append_bytes(u32::MAX, first);
         let padding_bytes = (first.len() + second.len()).wrapping_neg() % 8;
-        !append_bytes(crc, &[0; 8][..padding_bytes])
+        let Some(&last) = second.last_chunk() else {
+            return !append_bytes(append_bytes(crc, second), &[0; 8][..padding_bytes]);
+        };
+        let (words, rest) = second.as_chunks();
+        let mut crc = append_many(crc, words);
+        // What is behind the last whole word, 7 bytes at most, and as much padding.
+        let mut word = u64::from_le_bytes(last).unbounded_shr(64 - 8 * rest.len() as u32);
+        let mut bytes_left = rest.len() + padding_bytes;
+        if bytes_left >= 8 {
+            crc = _mm_crc32_u64(crc.into(), word) as u32;
+            (word, bytes_left) = (0, bytes_left - 8);
+        }
+        !append_part(crc, word, bytes_left)
     }
 
     #[target_feature(enable = "sse4.2")]
@@ -93,10 +105,9 @@ mod x86_64 {
     #[inline]
     #[target_feature(enable = "sse4.2")]
     fn append_bytes(crc: u32, bytes: &[u8]) -> u32 {
-        let (words, rest) = bytes.as_chunks();
-        let crc = u64::from(crc);
-        let crc = words.iter().fold(crc, |crc, &word| _mm_crc32_u64(crc, u64::from_le_bytes(word)));
-        let (mut crc, mut rest) = (crc as u32, rest);
+        let (words, mut rest) = bytes.as_chunks();
+        let step = |crc, &word: &[u8; 8]| _mm_crc32_u64(crc, u64::from_le_bytes(word));
+        let mut crc = words.iter().fold(crc.into(), step) as u32;
         if let Some((&four, behind)) = rest.split_first_chunk() {
             crc = _mm_crc32_u32(crc, u32::from_le_bytes(four));
             rest = behind;
@@ -109,6 +120,31 @@ mod x86_64 {
             &[last] => _mm_crc32_u8(crc, last),
             _ => crc,
         }
+    }
+
+    /// Does the same for words, of which there may be many.
+    #[inline]
+    #[target_feature(enable = "sse4.2")]
+    fn append_many(crc: u32, words: &[[u8; 8]]) -> u32 {
+        let step = |crc, &word: &[u8; 8]| _mm_crc32_u64(crc, u64::from_le_bytes(word));
+        let (quads, rest) = words.as_chunks::<4>();
+        let crc = quads.iter().flatten().fold(crc.into(), step);
+        rest.iter().fold(crc, step) as u32
+    }
+
+    /// Does the same for the lowest bytes of a word, fewer than 8.
+    #[inline]
+    #[target_feature(enable = "sse4.2")]
+    fn append_part(mut crc: u32, mut word: u64, bytes: usize) -> u32 {
+        if bytes & 4 != 0 {
+            crc = _mm_crc32_u32(crc, word as u32);
+            word >>= 32;
+        }
+        if bytes & 2 != 0 {
+            crc = _mm_crc32_u16(crc, word as u16);
+            word >>= 16;
+        }
+        if bytes & 1 != 0 { _mm_crc32_u8(crc, word as u8) } else { crc }
     }
 }
 

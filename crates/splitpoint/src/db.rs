@@ -54,7 +54,9 @@ use crate::publisher::Publisher;
 use crate::snapshot::Snapshot;
 use crate::stats::{Lookups, Recovery, Sample, Stats};
 use crate::storage::shared_file::SharedFile;
-use crate::store::{Changing, Hold, Maintenance, Opened, Put, Step, Store, Writer, run_locked};
+use crate::store::{
+    Begun, Changing, Hold, Maintenance, Opened, Put, Step, Store, Writer, run_locked,
+};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
@@ -657,32 +659,40 @@ impl Db {
             return Err(Error::ReadOnly);
         }
         self.store.refuse_reading_in_fork()?;
+        let mut begun = [Begun::default(); CHUNK];
+        let mut begun_count = 0;
         // If a pair cannot be stored, those before it still are.
-        let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
-        let prepared = pairs.iter().try_for_each(|(key, value)| {
-            puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
+        let prepared = pairs.iter().zip(&mut begun).try_for_each(|(&(key, value), begun)| {
+            *begun = self.store.begin_put(key, value)?;
+            begun_count += 1;
             Ok(())
         });
+        let begun = &begun[..begun_count];
         // What another process may change is looked at in a turn.
         if self.store.reader.is_none() {
-            for put in &puts {
-                self.store.prefetch_candidates(put.hash);
-            }
+            begun.iter().for_each(|begun| self.store.prefetch_candidates_of(begun));
         }
+        let puts_from = |first: usize| {
+            let rest = pairs.iter().zip(begun).skip(first);
+            rest.map(|(&pair, begun)| begun.put(pair, PutMode::Replace, durability))
+        };
         let mut writer = self.store.lock_for_change()?;
-        let mut rest = puts.iter();
+        let (mut stored_count, mut failed) = (0, None);
         let stored = loop {
-            let Some(put) = rest.next() else { break Ok(()) };
-            if let Err(error) = self.store.put_locked(&mut writer, put) {
-                drop(writer);
-                let made_room = self.store.regain_after(error, put.record_bytes());
-                writer = self.store.lock_for_change()?;
-                if let Err(error) = made_room {
-                    break Err(error);
-                }
-                if let Err(error) = self.store.put_locked(&mut writer, put) {
-                    break Err(error);
-                }
+            let (run_count, stored) = self.store.put_run(&mut writer, puts_from(stored_count));
+            stored_count += run_count;
+            let Err(error) = stored else { break Ok(()) };
+            // Room is made once for each pair.
+            let Some(put) = puts_from(stored_count).next().filter(|_| failed != Some(stored_count))
+            else {
+                break Err(error);
+            };
+            failed = Some(stored_count);
+            drop(writer);
+            let made_room = self.store.regain_after(error, put.record_bytes());
+            writer = self.store.lock_for_change()?;
+            if let Err(error) = made_room {
+                break Err(error);
             }
         };
         let is_last = prepared.is_err() || stored.is_err();
@@ -1056,7 +1066,7 @@ impl Db {
     /// # Errors
     ///
     /// As [`put`](Self::put).
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn panic_in_change(&self) -> Result<()> {
         let _writer = self.store.lock_for_change()?;

@@ -186,6 +186,7 @@ pub struct Options {
     pub(crate) access: Access,
     pub(crate) sharing: Sharing,
     pub(crate) lock_timeout: Option<Duration>,
+    pub(crate) open_timeout: Option<Duration>,
     pub(crate) create: Create,
     pub(crate) file_mode: u32,
     pub(crate) has_gdbm_mark: bool,
@@ -287,6 +288,7 @@ impl Options {
             access: Access::ReadWrite,
             sharing: Sharing::OneWriter,
             lock_timeout: None,
+            open_timeout: None,
             create: Create::IfMissing,
             file_mode: 0o666,
             has_gdbm_mark: false,
@@ -534,6 +536,35 @@ impl Options {
     #[must_use]
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how long an open waits for its turn, where that is not as long as a change of the handle waits:
+    /// [`lock_timeout`](Self::lock_timeout), which is used by default.
+    ///
+    /// A program that looks for signals between short waits calls the open again until a time of its own is
+    /// over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// use std::time::Duration;
+    ///
+    /// use splitpoint::{ErrorKind, Options, Sharing};
+    ///
+    /// let alone = splitpoint::Db::open(&path)?;
+    /// let per_call = Options::new().sharing(Sharing::PerCall);
+    /// let refused = per_call.open_timeout(Duration::from_millis(10)).open(&path).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Locked); // After 10 milliseconds instead of 10 seconds.
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn open_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.open_timeout = timeout.into();
         self
     }
 

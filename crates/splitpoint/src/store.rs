@@ -55,7 +55,7 @@ use crate::horizons::Horizons;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
 use crate::index::lookup::{
-    Candidate, Located, find, find_candidate, for_each_line, is_held, locate,
+    Candidate, Located, Start, find, find_candidate, for_each_line, is_held, locate,
 };
 use crate::index::shape::Shape;
 use crate::index::slot::Tag;
@@ -74,6 +74,7 @@ use crate::stats::{Checkpoint, Lookups, Occupancy, ReaderStats, Recovery, Segmen
 use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
 use crate::storage::holders::locked_storage;
+use crate::storage::prefetch;
 use crate::storage::reader_table::{LastWriter, OtherReaders, TakenPlace};
 use crate::storage::shared_counts::SharedCounts;
 use crate::value::Value;
@@ -85,7 +86,7 @@ use compacting::Compacting;
 pub(crate) use large_batch::Changes;
 pub use maintaining::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
-pub(crate) use put::{Put, TOMBSTONE_BYTES, check_sizes};
+pub(crate) use put::{Begun, Put, TOMBSTONE_BYTES, check_sizes};
 pub(crate) use segments::committed_position;
 pub(crate) use transaction::Reads;
 pub(crate) use turns::{Changing, LastTurn, TakeOver};
@@ -447,36 +448,58 @@ impl Store {
             return Ok(());
         }
         let Region { view, windows, .. } = &*self.region;
-        let ask_for_buckets = |keys: &[&[u8]]| {
-            let mut hashes = [0; GROUP];
-            for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = self.hash_of(key);
-                self.prefetch_bucket(*hash);
+        let ask_for_buckets = |keys: &[&[u8]], starts: &mut [Option<(u64, Start<'a>)>; GROUP]| {
+            for (start, key) in starts.iter_mut().zip(keys) {
+                let hash = self.hash_of(key);
+                let found = Start::of_hash(windows, hash);
+                prefetch(ptr::from_ref(found.line()).cast());
+                *start = Some((hash, found));
             }
-            hashes
         };
         let mut groups = keys.chunks(GROUP).peekable();
-        let mut hashes = groups.peek().map(|keys| ask_for_buckets(keys)).unwrap_or_default();
+        let mut starts = [None; GROUP];
+        if let Some(group) = groups.peek() {
+            ask_for_buckets(group, &mut starts);
+        }
         while let Some(group) = groups.next() {
             let mut candidates = [const { None }; GROUP];
-            for (candidate, &hash) in candidates.iter_mut().zip(&hashes[..group.len()]) {
-                *candidate = find_candidate(windows, hash)?;
-                if let Some(addr) = candidate.as_ref().and_then(Candidate::first) {
+            for (candidate, &start) in candidates.iter_mut().zip(&starts[..group.len()]) {
+                let Some((hash, start)) = start else { continue };
+                *candidate = start.find_candidate(windows, hash)?.map(|found| (hash, found));
+                if let Some(addr) = candidate.as_ref().and_then(|(_, found)| found.first()) {
                     view.prefetch_record(addr);
                 }
             }
             // The buckets of the next group are on their way while this one's keys are compared.
-            let next_hashes = groups.peek().map(|keys| ask_for_buckets(keys)).unwrap_or_default();
-            for ((candidate, &hash), key) in candidates.into_iter().zip(&hashes).zip(group) {
-                let is_key = |addr| key_at(view, addr, key);
-                each(match candidate {
-                    Some(candidate) => candidate.find_if(true, windows, hash, is_key)?,
-                    None => None,
-                });
+            if let Some(next) = groups.peek() {
+                ask_for_buckets(next, &mut starts);
             }
-            hashes = next_hashes;
+            for (candidate, key) in candidates.into_iter().zip(group) {
+                let Some((hash, candidate)) = candidate else {
+                    each(None);
+                    continue;
+                };
+                // The first record nearly always has the key.
+                match candidate.first().map(|addr| key_at(view, addr, key)) {
+                    Some(Ok(Some(pair))) => each(Some(pair)),
+                    _ => each(self.find_from(candidate, key, hash)?),
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Returns the record of a key whose candidate is not the first one, for a caller that holds a pin.
+    #[cold]
+    #[inline(never)]
+    fn find_from<'a>(
+        &'a self,
+        candidate: Candidate<'a>,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<Pair<'a>>> {
+        let Region { view, windows, .. } = &*self.region;
+        candidate.find_if(true, windows, hash, |addr| key_at(view, addr, key))
     }
 
     /// Returns the value of a key in a file that another process may change.

@@ -7,6 +7,8 @@ use crate::atomic::{AtomicU64, Ordering, may_be_killed};
 
 /// Slots of a line.
 pub(crate) const SLOT_COUNT: usize = 7;
+/// A mask of all of them.
+pub(super) const ALL_PLACES: u32 = (1 << SLOT_COUNT) - 1;
 /// Size of a line in bytes: one cache line.
 pub(crate) const LINE_BYTES: u64 = 64;
 
@@ -41,6 +43,17 @@ fn store(word: &AtomicU64, value: u64) {
     may_be_killed();
     word.store(value, Ordering::Release);
     may_be_killed();
+}
+
+/// Returns the places of a mask, lowest first.
+#[inline]
+pub(super) fn places_of(mut mask: u32) -> impl Iterator<Item = usize> {
+    debug_assert!(mask & !ALL_PLACES == 0, "one bit for each slot");
+    std::iter::from_fn(move || {
+        let place = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        place
+    })
 }
 
 impl Line {
@@ -88,26 +101,29 @@ impl Line {
 
     /// Returns a mask of the slots in use.
     #[inline]
-    fn in_use(&self) -> u32 {
+    pub(super) fn in_use(&self) -> u32 {
         self.mask(|slot| !slot.is_empty())
+    }
+
+    /// Returns a mask of the slots for whose hashes bit `bit` is set, if tags have that bit.
+    #[inline]
+    pub(super) fn with_hash_bit(&self, bit: u32) -> Option<u32> {
+        let bit = Slot::place_of_bit(bit)?;
+        Some(self.mask(|slot| slot.0 >> bit & 1 == 1))
+    }
+
+    /// Returns the slots at the places of a mask.
+    #[inline]
+    pub(super) fn slots_at(&self, places: u32) -> impl Iterator<Item = Slot> + '_ {
+        places_of(places).map(|i| self.slot(i))
     }
 
     /// Returns the slots in use with their places.
     #[inline]
     pub(crate) fn slots_in_use(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
-        let mut rest = self.in_use();
-        std::iter::from_fn(move || {
-            while rest != 0 {
-                let i = rest.trailing_zeros() as usize;
-                rest &= rest - 1;
-                let slot = self.slot(i);
-                // It may have been erased since.
-                if !slot.is_empty() {
-                    return Some((i, slot));
-                }
-            }
-            None
-        })
+        let slots = places_of(self.in_use()).map(|i| (i, self.slot(i)));
+        // One may have been erased since.
+        slots.filter(|(_, slot)| !slot.is_empty())
     }
 
     /// Returns slot `i`.

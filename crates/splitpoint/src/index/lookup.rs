@@ -48,29 +48,66 @@ pub(crate) struct Candidate<'a> {
     slots: u32,
 }
 
+/// Where a lookup begins: the line of the bucket of a hash, which may still be on its way from memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'a> {
+    /// The word with the shape that led there.
+    shape: u64,
+    line: &'a Line,
+}
+
+impl<'a> Start<'a> {
+    /// Returns where the lookup of a hash begins.
+    #[inline(always)]
+    pub(crate) fn of_hash<L: Lines + ?Sized>(lines: &'a L, hash: u64) -> Self {
+        Self::of_shape(lines, lines.shape().load(Ordering::Acquire), hash)
+    }
+
+    #[inline(always)]
+    fn of_shape<L: Lines + ?Sized>(lines: &'a L, shape: u64, hash: u64) -> Self {
+        let bucket = Shape::of_word(shape).geometry.bucket_of(hash);
+        Self { shape, line: lines.bucket(bucket) }
+    }
+
+    /// Returns the line.
+    #[inline(always)]
+    pub(crate) fn line(self) -> &'a Line {
+        self.line
+    }
+
+    /// Looks for a slot with the tag of the hash, as [`find_candidate`].
+    #[inline(always)]
+    pub(crate) fn find_candidate<L: Lines + ?Sized>(
+        mut self,
+        lines: &'a L,
+        hash: u64,
+    ) -> Result<Option<Candidate<'a>>> {
+        loop {
+            let Self { shape, line } = self;
+            let missed = match next_with_tag(lines, line, 0, Tag::of_hash(hash)) {
+                Ok(Some((line, line_count, slots))) => {
+                    return Ok(Some(Candidate { shape, line, line_count, slots }));
+                }
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
+            // As with a miss: a chain is too long to be true only if it has not moved under the reader.
+            let after = lines.shape().load(Ordering::Acquire);
+            if shape == after || is_same_place(shape, after, hash) {
+                return missed;
+            }
+            self = Self::of_shape(lines, after, hash);
+        }
+    }
+}
+
 /// Looks for a slot with the tag of a hash; `None` is a miss, as of [`find`].
 #[inline(always)]
 pub(crate) fn find_candidate<L: Lines + ?Sized>(
     lines: &L,
     hash: u64,
 ) -> Result<Option<Candidate<'_>>> {
-    let mut shape = lines.shape().load(Ordering::Acquire);
-    loop {
-        let bucket = Shape::of_word(shape).geometry.bucket_of(hash);
-        let missed = match next_with_tag(lines, lines.bucket(bucket), 0, Tag::of_hash(hash)) {
-            Ok(Some((line, line_count, slots))) => {
-                return Ok(Some(Candidate { shape, line, line_count, slots }));
-            }
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        };
-        // As with a miss: a chain is too long to be true only if it has not moved under the reader.
-        let after = lines.shape().load(Ordering::Acquire);
-        if shape == after || is_same_place(shape, after, hash) {
-            return missed;
-        }
-        shape = after;
-    }
+    Start::of_hash(lines, hash).find_candidate(lines, hash)
 }
 
 /// Returns the first line of a chain, from `line` on, that has a slot with the tag, the number of lines

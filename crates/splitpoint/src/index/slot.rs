@@ -60,12 +60,18 @@ impl Slot {
         self.tag().0 << Tag::FIRST_BIT | low & ((1 << Tag::FIRST_BIT) - 1)
     }
 
+    /// Returns where in a slot bit `bit` of the hash is, if the tag has it.
+    #[inline]
+    pub(super) fn place_of_bit(bit: u32) -> Option<u32> {
+        let bit = bit.checked_sub(Tag::FIRST_BIT).filter(|&bit| bit < Tag::BITS)?;
+        Some(Addr::BITS + bit)
+    }
+
     /// Returns bit `bit` of the hash of the slot's key, if the tag has it.
     #[inline]
     pub(crate) fn hash_bit(self, bit: u32) -> Option<bool> {
         debug_assert!(!self.is_empty(), "an empty slot is of no hash");
-        let bit = bit.checked_sub(Tag::FIRST_BIT).filter(|&bit| bit < Tag::BITS)?;
-        Some(self.tag().0 >> bit & 1 == 1)
+        Some(self.0 >> Self::place_of_bit(bit)? & 1 == 1)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Insert, split and merge: what the writer does to chains.
 
 use super::Lines;
-use super::line::{Line, LineNumber, SLOT_COUNT};
+use super::line::{ALL_PLACES, Line, LineNumber, SLOT_COUNT, places_of};
 use super::lookup::{Located, follow, for_each_line};
 use super::overflow::LinePool;
 use super::shape::Shape;
@@ -43,12 +43,17 @@ fn no_line() -> Error {
 pub(crate) struct Scratch {
     /// Overflow lines of the chain, in order.
     numbers: Vec<LineNumber>,
-    /// Slots of the chain that stay, with the line (0 is the bucket) and place.
-    stay: Vec<(usize, usize, Slot)>,
+    /// What the slots of each line do, the bucket's first.
+    places: Vec<Places>,
     /// Slots that move.
     moving: Vec<Slot>,
-    /// For each line that is kept, a mask of the places that are taken.
-    kept: Vec<u8>,
+}
+
+/// What the slots of a line do: masks of their places.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    staying: u32,
+    moving: u32,
 }
 
 /// Returns bit `bit` of the hash of the key in `slot`; `hash_of` reads the record when the tag
@@ -60,8 +65,23 @@ fn hash_bit(slot: Slot, bit: u32, hash_of: &mut impl FnMut(Addr) -> Result<u64>)
     }
 }
 
+/// Returns a mask of the slots for whose hashes bit `bit` is set.
+#[inline(always)]
+fn places_with_bit(
+    line: &Line,
+    bit: u32,
+    hash_of: &mut impl FnMut(Addr) -> Result<u64>,
+) -> Result<u32> {
+    if let Some(places) = line.with_hash_bit(bit) {
+        return Ok(places);
+    }
+    line.slots_in_use()
+        .try_fold(0, |places, (i, slot)| Ok(places | u32::from(hash_bit(slot, bit, hash_of)?) << i))
+}
+
 impl Scratch {
     /// Reads the chain of `bucket` and sorts its slots by bit `bit` of their hashes.
+    #[inline(always)]
     fn read_chain<L: Lines + ?Sized>(
         &mut self,
         lines: &L,
@@ -70,36 +90,38 @@ impl Scratch {
         hash_of: &mut impl FnMut(Addr) -> Result<u64>,
     ) -> Result<()> {
         self.numbers.clear();
-        self.stay.clear();
+        self.places.clear();
         self.moving.clear();
-        let mut chain = 0;
-        let mut fault = Ok(());
-        for_each_line(lines, bucket, |number, line| {
-            self.numbers.extend(number);
-            for (i, slot) in line.slots_in_use() {
-                match hash_bit(slot, bit, hash_of) {
-                    Ok(true) => self.moving.push(slot),
-                    Ok(false) => self.stay.push((chain, i, slot)),
-                    Err(error) => fault = Err(error),
-                }
-            }
-            chain += 1;
-        })?;
-        assert_eq!(self.numbers.len() + 1, chain, "a chain is its bucket line and overflow lines");
-        fault
+        let mut line = lines.bucket(bucket);
+        loop {
+            let moving = places_with_bit(line, bit, hash_of)?;
+            self.places.push(Places { staying: line.in_use() & !moving, moving });
+            self.moving.extend(line.slots_at(moving));
+            let Some(next) = line.next() else { break };
+            self.numbers.push(next);
+            line = follow(lines, next, self.numbers.len() as u64)?;
+        }
+        let chain_count = self.numbers.len() + 1;
+        assert_eq!(self.places.len(), chain_count, "a chain is its bucket line and overflow lines");
+        Ok(())
     }
 
-    /// Returns line `chain` of the chain that was read.
-    fn line<'a, L: Lines + ?Sized>(
-        &self,
-        lines: &'a L,
-        bucket: BucketIndex,
-        chain: usize,
-    ) -> Result<&'a Line> {
-        match chain.checked_sub(1) {
-            None => Ok(lines.bucket(bucket)),
-            Some(overflow) => follow(lines, self.numbers[overflow], 0),
-        }
+    /// Returns the number of slots that stay.
+    fn stay_count(&self) -> usize {
+        self.places.iter().map(|places| places.staying.count_ones() as usize).sum()
+    }
+}
+
+/// Returns line `chain` of a chain whose overflow lines are `numbers`.
+fn line_of_chain<'a, L: Lines + ?Sized>(
+    lines: &'a L,
+    bucket: BucketIndex,
+    numbers: &[LineNumber],
+    chain: usize,
+) -> Result<&'a Line> {
+    match chain.checked_sub(1) {
+        None => Ok(lines.bucket(bucket)),
+        Some(overflow) => follow(lines, numbers[overflow], 0),
     }
 }
 
@@ -183,51 +205,51 @@ fn shorten_chain<L: Lines + ?Sized>(
     shape: Shape,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let kept_count = line_count_for(scratch.stay.len());
-    let chain_count = scratch.numbers.len() + 1;
-    assert!(kept_count <= chain_count, "a chain only gets shorter");
-    // Which places of the kept lines are taken by slots that stay.
-    let mut kept = std::mem::take(&mut scratch.kept);
-    kept.clear();
-    kept.resize(kept_count, 0_u8);
-    let (staying, leaving) = {
-        let boundary = scratch.stay.partition_point(|&(chain, _, _)| chain < kept_count);
-        scratch.stay.split_at(boundary)
-    };
-    for &(chain, i, _) in staying {
-        kept[chain] |= 1 << i;
-    }
-    let mut leaving = leaving.iter();
-    'copy: for (chain, kept) in kept.iter_mut().enumerate() {
-        let line = scratch.line(lines, bucket, chain)?;
-        for i in 0..SLOT_COUNT {
-            if *kept >> i & 1 == 0 {
-                let Some(&(_, _, slot)) = leaving.next() else { break 'copy };
-                line.set_slot(i, slot);
-                *kept |= 1 << i;
-            }
-        }
-    }
-    assert!(leaving.next().is_none(), "what was not copied would be erased below");
-    let kept_slots: usize = kept.iter().map(|places| places.count_ones() as usize).sum();
-    assert_eq!(kept_slots, scratch.stay.len(), "each slot that stays has one place");
-    if kept_count < chain_count {
+    let stay_count = scratch.stay_count();
+    let kept_count = line_count_for(stay_count);
+    let Scratch { numbers, places, .. } = scratch;
+    assert!(kept_count <= places.len(), "a chain only gets shorter");
+    let (kept, leaving) = places.split_at_mut(kept_count);
+    if !leaving.is_empty() {
+        copy_down(lines, bucket, numbers, kept, leaving)?;
         publish(lines, shape.in_next_epoch());
-        scratch.line(lines, bucket, kept_count - 1)?.set_next(None);
+        line_of_chain(lines, bucket, numbers, kept_count - 1)?.set_next(None);
     }
+    let kept_slots: usize = kept.iter().map(|kept| kept.staying.count_ones() as usize).sum();
+    assert_eq!(kept_slots, stay_count, "each slot that stays has one place");
     for (chain, kept) in kept.iter().enumerate() {
-        let line = scratch.line(lines, bucket, chain)?;
-        for i in 0..SLOT_COUNT {
-            let is_left = kept >> i & 1 == 0 && !line.slot(i).is_empty();
-            if is_left && !mutant::is_made(Mutant::MoversStay) {
-                line.set_slot(i, Slot::EMPTY);
-            }
+        let line = line_of_chain(lines, bucket, numbers, chain)?;
+        if !mutant::is_made(Mutant::MoversStay) {
+            places_of(kept.moving).for_each(|i| line.set_slot(i, Slot::EMPTY));
         }
     }
-    for &number in &scratch.numbers[kept_count - 1..] {
+    for &number in &numbers[kept_count - 1..] {
         pool.give(number);
     }
-    scratch.kept = kept;
+    Ok(())
+}
+
+/// Copies the slots that stay from the lines that go to places of the `kept` ones.
+fn copy_down<L: Lines + ?Sized>(
+    lines: &L,
+    bucket: BucketIndex,
+    numbers: &[LineNumber],
+    kept: &mut [Places],
+    leaving: &[Places],
+) -> Result<()> {
+    let (kept_count, mut at) = (kept.len(), 0);
+    for (chain, places) in leaving.iter().enumerate() {
+        let from = line_of_chain(lines, bucket, numbers, kept_count + chain)?;
+        for slot in from.slots_at(places.staying) {
+            while kept[at].staying == ALL_PLACES {
+                at += 1;
+            }
+            let i = kept[at].staying.trailing_ones();
+            line_of_chain(lines, bucket, numbers, at)?.set_slot(i as usize, slot);
+            kept[at].staying |= 1 << i;
+            kept[at].moving &= !(1 << i);
+        }
+    }
     Ok(())
 }
 
@@ -245,13 +267,13 @@ pub(crate) fn merge<L: Lines + ?Sized>(
     // Lines that deletes have emptied go now, or a table that has shrunk to one bucket could keep some.
     // Before the merge: what a kill leaves twice then is in the bucket that a repair looks at.
     scratch.read_chain(lines, plan.lower, Plan::NO_BIT, &mut |_| Ok(0))?;
-    if line_count_for(scratch.stay.len()) <= scratch.numbers.len() {
+    if line_count_for(scratch.stay_count()) <= scratch.numbers.len() {
         let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
         shorten_chain(lines, pool, plan.lower, shape, scratch)?;
     }
     // Every slot of the upper bucket moves, whatever its hash.
     scratch.read_chain(lines, plan.upper, Plan::NO_BIT, &mut |_| Ok(u64::MAX))?;
-    assert!(scratch.stay.is_empty(), "what stays would be lost with its bucket");
+    assert_eq!(scratch.stay_count(), 0, "what stays would be lost with its bucket");
     if pool.free_count() < line_count_for(scratch.moving.len()) as u64 {
         return Err(no_line());
     }

@@ -3,7 +3,9 @@
 use std::io::ErrorKind;
 use std::ops::Range;
 
-use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
+use super::record::{
+    HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc, payload_crc,
+};
 use crate::error::{Error, Result};
 use crate::format::{
     Addr, GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, LOG_SHARE, LogStart, REUSED_SHARE, SegmentHeader,
@@ -129,12 +131,14 @@ impl<'a> Payload<'a> {
     /// Begins the checksum, while the bucket line may still be on its way from memory.
     #[inline(always)]
     pub(crate) fn new(kind: RecordKind, key: &'a [u8], value: &'a [u8]) -> Self {
-        Self {
-            header: RecordHeader::new(kind, key.len() as u64, value.len() as u64),
-            key,
-            value,
-            crc: super::record::payload_crc(key, value),
-        }
+        Self::begun(kind, key, value, payload_crc(key, value))
+    }
+
+    /// Goes on with a checksum that was begun.
+    #[inline(always)]
+    pub(crate) fn begun(kind: RecordKind, key: &'a [u8], value: &'a [u8], crc: u32) -> Self {
+        let header = RecordHeader::new(kind, key.len() as u64, value.len() as u64);
+        Self { header, key, value, crc }
     }
 }
 

@@ -98,6 +98,7 @@ impl RecordHeader {
         debug_assert!(u32::try_from(self.key_bytes).is_ok());
         debug_assert!(u32::try_from(self.value_bytes).is_ok());
         debug_assert!(self.prev.is_none_or(|prev| prev.0 != 0 && prev.0 >> Addr::BITS == 0));
+        let is_long = self.is_long();
         let mut flags = self.kind as u8;
         let mut at = 8;
         let mut word = |value: u64| {
@@ -112,7 +113,7 @@ impl RecordHeader {
             flags |= HAS_SALT;
             word(salt);
         }
-        if self.is_long() {
+        if is_long {
             flags |= LONG;
             word(self.key_bytes);
             word(self.value_bytes);
@@ -120,8 +121,7 @@ impl RecordHeader {
         if self.is_in_transaction {
             flags |= IN_TRANSACTION;
         }
-        let (key, value) =
-            if self.is_long() { (255, 65535) } else { (self.key_bytes, self.value_bytes) };
+        let (key, value) = if is_long { (255, 65535) } else { (self.key_bytes, self.value_bytes) };
         debug_assert_eq!(at as u64, self.header_bytes());
         let first = u64::from(flags) << 32 | key << 40 | value << 48;
         out[..8].copy_from_slice(&first.to_le_bytes());

@@ -139,6 +139,15 @@ impl Tail {
         unsafe { last.cast::<u64>().write(0) };
         let mut target = self.base.wrapping_add(at as usize);
         may_be_killed();
+        let [head, parts @ ..] = parts;
+        let (words, rest) = head.as_chunks::<8>();
+        assert!(rest.is_empty(), "a header is of whole words");
+        for word in words {
+            // SAFETY: as below. A header is of one word or two: no call of a function that copies.
+            unsafe { target.cast::<[u8; 8]>().write(*word) };
+            target = target.wrapping_add(8);
+        }
+        may_be_killed();
         for part in parts {
             // SAFETY: the parts are at most the record, as asserted; as above.
             unsafe { target.copy_from_nonoverlapping(part.as_ptr(), part.len()) };

@@ -71,7 +71,7 @@ fn open_and_lock_with(
             let awaits_turn = is_turn_awaited(&file, options);
             let wait_max = match options.access {
                 Access::ReadOnly if Neighbours::is_being_opened(&file) => OPENING_WAIT,
-                _ if awaits_turn => options.lock_timeout.unwrap_or(TURN_WAIT),
+                _ if awaits_turn => turn_wait(options),
                 // A reader that comes locks the file for a moment.
                 _ if !Neighbours::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
@@ -136,7 +136,7 @@ fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) 
             return Ok(());
         }
         // One that has it for itself may be a call: of a reorganization, of a handle that makes a store.
-        if begun.elapsed() >= options.lock_timeout.unwrap_or(TURN_WAIT) {
+        if begun.elapsed() >= turn_wait(options) {
             return Err(locked(file.path(), file.file()));
         }
         let pause = (begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN);
@@ -158,6 +158,11 @@ pub(crate) fn claim_to_read(file: &SharedFile, options: &Options) -> Result<Shar
             claimed => return claimed,
         }
     }
+}
+
+/// Returns how long an open waits for its turn.
+fn turn_wait(options: &Options) -> Duration {
+    options.open_timeout.or(options.lock_timeout).unwrap_or(TURN_WAIT)
 }
 
 /// Returns whether a handle that takes turns, or a reader that keeps them out, was refused because somebody

@@ -31,12 +31,7 @@ impl Store {
     /// second overflow line.
     #[inline(always)]
     pub(super) fn split_if_due(&self, writer: &mut Writer, begins_second_line: bool) {
-        let mut split_count = u32::from(begins_second_line);
-        let geometry = self.shape().geometry;
-        let limit = u128::from(self.fill_thousandths) * u128::from(geometry.bucket_count());
-        if u128::from(writer.state.record_count) * 1000 > limit {
-            split_count += 1;
-        }
+        let split_count = u32::from(begins_second_line) + u32::from(self.is_split_due(writer));
         debug_assert!(split_count <= SPLITS_PER_INSERT);
         for _ in 0..split_count {
             // A split that cannot be done, on a full disk, leaves a longer chain and no harm: the
@@ -45,6 +40,31 @@ impl Store {
                 break;
             }
         }
+    }
+
+    /// Does what [`split_if_due`](Self::split_if_due) would have done after each of `new_count` inserts, of which
+    /// `second_line_count` began a second overflow line.
+    pub(super) fn split_after_run(
+        &self,
+        writer: &mut Writer,
+        new_count: u64,
+        second_line_count: u64,
+    ) {
+        debug_assert!(second_line_count <= new_count);
+        for i in 0..new_count + second_line_count {
+            let is_asked = i < second_line_count || self.is_split_due(writer);
+            if !is_asked || self.split_one(writer).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Returns whether the mean of a bucket is above the fill factor.
+    #[inline(always)]
+    fn is_split_due(&self, writer: &Writer) -> bool {
+        // Counts that have no room in a word are those of a damaged file.
+        let limit = self.fill_thousandths.saturating_mul(self.shape().geometry.bucket_count());
+        writer.state.record_count.saturating_mul(1000) > limit
     }
 
     /// Splits as many buckets as `new_count` more keys will make due.
