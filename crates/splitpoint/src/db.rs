@@ -681,12 +681,12 @@ impl Db {
         let stored = loop {
             let (run_count, stored) = self.store.put_run(&mut writer, puts_from(stored_count));
             stored_count += run_count;
-            let Err(error) = stored else { break Ok(()) };
+            let Some(put) = puts_from(stored_count).next() else { break Ok(()) };
+            let Err(error) = stored else { continue };
             // Room is made once for each pair.
-            let Some(put) = puts_from(stored_count).next().filter(|_| failed != Some(stored_count))
-            else {
+            if failed == Some(stored_count) {
                 break Err(error);
-            };
+            }
             failed = Some(stored_count);
             drop(writer);
             let made_room = self.store.regain_after(error, put.record_bytes());

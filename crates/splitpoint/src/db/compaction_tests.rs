@@ -711,3 +711,22 @@ fn a_table_that_keeps_dead_records_does_not_move_any() {
     assert_eq!(db.stats().unwrap().moved_bytes, 0);
     assert_eq!(db.maintain(1 << 20).unwrap().read_bytes, 0);
 }
+
+#[test]
+fn values_that_are_overwritten_many_at_a_time_leave_as_few_dead_bytes() {
+    const KEYS: u64 = 340;
+    let options = Options::new().durability(Durability::Buffered).seed(7).live_share(LIVE_SHARE);
+    let mut run = Run::with(&options);
+    let mut largest_share = 0.0_f64;
+    for round in 0..400 {
+        let pairs: Vec<_> =
+            (0..32).map(|_| (run.below(KEYS).to_le_bytes(), run.value(12 << 10))).collect();
+        run.db.put_many(&pairs).unwrap();
+        let stats = run.db.stats().unwrap();
+        if round > 40 {
+            let share = stats.segments.log as f64 / stats.live_bytes as f64;
+            largest_share = largest_share.max(share);
+        }
+    }
+    assert!(largest_share < 2.0, "{largest_share}");
+}

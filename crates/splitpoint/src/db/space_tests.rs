@@ -974,3 +974,42 @@ fn what_could_not_be_regained_is_tried_again_once_anything_came_free() {
     (4001..12_000).for_each(put);
     assert!(!is_hopeless());
 }
+
+#[test]
+fn a_handle_that_fails_within_put_many_splits_no_bucket() {
+    let pairs: Vec<_> = (0..32_u64).map(|i| (i.to_le_bytes(), [7; 60])).collect();
+    let mut failed_count = 0;
+    for call in 1.. {
+        let disk = SimDisk::new();
+        let db = disk.open(&options().fill_factor(1.0)).unwrap();
+        let before = db.stats().unwrap().geometry.bucket_count();
+        disk.fail_once(disk.call_count() + call, SimFault::Error(EIO));
+        let stored = db.put_many_with(&pairs, Durability::Sync);
+        let is_poisoned = db.put("key", "value").is_err();
+        if stored.is_ok() {
+            assert!(!is_poisoned && db.stats().unwrap().geometry.bucket_count() > before);
+            break;
+        }
+        if is_poisoned && db.len() < pairs.len() as u64 {
+            failed_count += u64::from(!db.is_empty());
+            assert_eq!(
+                db.stats().unwrap().geometry.bucket_count(),
+                before,
+                "call {call}, {} stored",
+                db.len()
+            );
+        }
+    }
+    assert!(failed_count > 10, "{failed_count}");
+}
+
+#[test]
+fn put_many_begins_a_checkpoint_before_all_its_bytes_are_stored() {
+    let options = options().segment_bytes_min(64 << 10).checkpoint_bytes_min(64 << 10);
+    let db = SimDisk::new().open(&options).unwrap();
+    db.put_many((0..32_u64).map(|i| (i.to_le_bytes(), [7; 10 << 10]))).unwrap();
+    let writer = db.store().lock().unwrap();
+    assert_eq!(writer.checkpoints.begun_count, 1);
+    let begun = writer.checkpoints.begun_lsn;
+    assert!(begun < writer.log.position().lsn / 2, "at {begun}");
+}

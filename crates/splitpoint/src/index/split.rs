@@ -212,11 +212,13 @@ fn shorten_chain<L: Lines + ?Sized>(
     let (kept, leaving) = places.split_at_mut(kept_count);
     if !leaving.is_empty() {
         copy_down(lines, bucket, numbers, kept, leaving)?;
-        publish(lines, shape.in_next_epoch());
-        line_of_chain(lines, bucket, numbers, kept_count - 1)?.set_next(None);
     }
     let kept_slots: usize = kept.iter().map(|kept| kept.staying.count_ones() as usize).sum();
     assert_eq!(kept_slots, stay_count, "each slot that stays has one place");
+    if !leaving.is_empty() {
+        publish(lines, shape.in_next_epoch());
+        line_of_chain(lines, bucket, numbers, kept_count - 1)?.set_next(None);
+    }
     for (chain, kept) in kept.iter().enumerate() {
         let line = line_of_chain(lines, bucket, numbers, chain)?;
         if !mutant::is_made(Mutant::MoversStay) {

@@ -64,7 +64,7 @@ pub(crate) struct Checkpointing {
     pub(super) replay_checkpoint: u64,
     /// The log sequence number at which the last one was begun, and the bytes of log between the one
     /// before and it.
-    begun_lsn: u64,
+    pub(crate) begun_lsn: u64,
     last_bytes: u64,
     /// Before which log sequence number none is tried, after one that could not be written.
     pub(super) put_off_lsn: u64,

@@ -23,6 +23,9 @@ use crate::testing::mutant::{self, Mutant};
 /// Size in bytes of a record that deletes: header, prev and hash.
 pub(crate) const TOMBSTONE_BYTES: u64 = 24;
 
+/// Bytes of records behind which a run of puts does what they make due: as many as a step of compaction reads.
+const RUN_BYTES: u64 = 64 << 10;
+
 /// What is known of a put before the lock is taken: the hash of its key, and the checksum begun over its pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Begun {
@@ -140,25 +143,43 @@ impl Store {
         Ok(true)
     }
 
-    /// Stores pairs, each as a put of its own, and does behind the last of them what they make due. Returns how
-    /// many are stored, and the error of the one behind those.
+    /// Stores pairs, each as a put of its own, up to [`RUN_BYTES`] and a record more; what they make due is done
+    /// behind them. Returns how many are stored, and the error of the one behind those.
     pub(crate) fn put_run<'a>(
         &self,
         writer: &mut Writer,
         puts: impl IntoIterator<Item = Put<'a>>,
     ) -> (usize, Result<()>) {
         let (mut stored_count, mut new_count, mut second_line_count) = (0, 0, 0);
-        let result = puts.into_iter().try_for_each(|put| {
-            if let Some(stored) = self.store_in_room(writer, &put)? {
-                new_count += u64::from(stored.is_new);
-                second_line_count += u64::from(stored.begins_second_line);
+        let mut bytes = 0;
+        let mut result = Ok(());
+        for put in puts {
+            match self.store_in_room(writer, &put) {
+                Ok(Some(stored)) => {
+                    new_count += u64::from(stored.is_new);
+                    second_line_count += u64::from(stored.begins_second_line);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
             }
             stored_count += 1;
-            Ok(())
-        });
-        self.split_after_run(writer, new_count, second_line_count);
-        self.compact_after_batch(writer, stored_count);
-        self.checkpoint_if_due(writer);
+            bytes += put.record_bytes();
+            if bytes >= RUN_BYTES {
+                break;
+            }
+        }
+        // A handle that has failed stores nothing any more.
+        if self.group.check().is_ok() {
+            self.split_after_run(writer, new_count, second_line_count);
+            // Compaction is paid for by each.
+            for _ in 0..stored_count {
+                self.compact_if_due(writer);
+            }
+            self.checkpoint_if_due(writer);
+        }
         (stored_count, result)
     }
 

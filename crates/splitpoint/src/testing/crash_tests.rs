@@ -76,6 +76,8 @@ const TAKEN_OVER_MAX: u64 = 34;
 enum Op {
     Put(Vec<u8>, Vec<u8>, Durability),
     Delete(Vec<u8>, Durability),
+    /// Puts that are made in one call, one after the other.
+    PutMany(Vec<(Vec<u8>, Vec<u8>)>, Durability),
     /// Puts and deletes that commit together, where the store can.
     Batch(Vec<(Vec<u8>, Option<Vec<u8>>)>),
     Sync,
@@ -457,6 +459,13 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
         Op::Put(key, value, durability) => {
             attempt(vec![(key.clone(), Some(value.clone()))]);
             db.put_with(key, value, *durability)?;
+            Ok(*durability == Durability::Sync)
+        }
+        Op::PutMany(pairs, durability) => {
+            for (key, value) in pairs {
+                attempt(vec![(key.clone(), Some(value.clone()))]);
+            }
+            db.put_many_with(pairs, *durability)?;
             Ok(*durability == Durability::Sync)
         }
         Op::Delete(key, durability) => {

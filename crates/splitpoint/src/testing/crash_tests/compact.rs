@@ -87,7 +87,9 @@ pub(super) fn program() -> Vec<Op> {
     let batch = vec![(first.0, Some(first.1)), (key(0), None), (second.0, Some(second.1))];
     program.ops.push(Op::Batch(batch));
     program.ops.push(Op::Reopen);
-    program.overwrite(16);
+    program.overwrite(8);
+    let pairs: Vec<_> = (0..12).map(|_| program.pair()).collect();
+    program.ops.push(Op::PutMany(pairs, Buffered));
     program.ops.push(Op::Delete(key(BIG_KEY), Buffered));
     program.ops.push(Op::Kill);
     program.overwrite(16);

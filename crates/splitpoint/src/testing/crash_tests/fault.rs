@@ -51,17 +51,24 @@ impl Run {
             self.open();
             return self.settle_reopened();
         };
-        let (commit, result, is_synced): (Commit, crate::Result<()>, bool) = match op {
+        let (commits, result, is_synced): (Vec<Commit>, crate::Result<()>, bool) = match op {
             Op::Put(key, value, durability) => {
                 let result = db.put_with(key, value, *durability);
                 let commit = vec![(key.clone(), Some(value.clone()))];
-                (commit, result, *durability == Durability::Sync)
+                (vec![commit], result, *durability == Durability::Sync)
+            }
+            Op::PutMany(pairs, durability) => {
+                let result = db.put_many_with(pairs, *durability);
+                let commit =
+                    |(key, value): &(Vec<u8>, Vec<u8>)| vec![(key.clone(), Some(value.clone()))];
+                let commits = pairs.iter().map(commit).collect();
+                (commits, result, *durability == Durability::Sync)
             }
             Op::Delete(key, durability) => {
                 let was_there = self.history.newest().contains_key(key);
                 let result = db.delete_with(key, *durability).map(drop);
-                let commit = if was_there { vec![(key.clone(), None)] } else { Vec::new() };
-                (commit, result, was_there && *durability == Durability::Sync)
+                let commits = was_there.then(|| vec![(key.clone(), None)]).into_iter().collect();
+                (commits, result, was_there && *durability == Durability::Sync)
             }
             Op::Sync => (Vec::new(), db.sync(), true),
             Op::SyncInBackground => {
@@ -95,13 +102,11 @@ impl Run {
             | Op::LosePower(_) => return Ok(()),
         };
         match result {
-            Ok(()) if self.is_poisoned && !commit.is_empty() => {
+            Ok(()) if self.is_poisoned && !commits.is_empty() => {
                 return Err("a change succeeds on a poisoned handle".to_string());
             }
             Ok(()) => {
-                if !commit.is_empty() {
-                    self.history.attempt(&commit);
-                }
+                commits.iter().for_each(|commit| self.history.attempt(commit));
                 self.history.acknowledged = self.history.tried();
                 if is_synced {
                     self.history.synced = self.history.tried();
@@ -109,10 +114,10 @@ impl Run {
                 }
             }
             Err(error) => {
-                if !self.is_poisoned && !commit.is_empty() {
-                    // Made and not durable, or not made.
-                    self.doubts.push(commit);
-                    self.settle_doubts()?;
+                if !self.is_poisoned && !commits.is_empty() {
+                    // The first of them are made and not durable, the others are not made.
+                    self.settle_doubts(&commits)?;
+                    self.doubts.extend(commits);
                 }
                 self.is_poisoned |= error.kind() == ErrorKind::Poisoned;
                 self.errors.push(error);
@@ -136,15 +141,16 @@ impl Run {
         failure
     }
 
-    /// Asks the handle which of the changes that failed have been made.
-    fn settle_doubts(&mut self) -> Result<(), String> {
+    /// Asks the handle which of the changes that failed have been made: none behind one that was not.
+    fn settle_doubts(&mut self, doubts: &[Commit]) -> Result<(), String> {
         let Some(db) = &self.db else { return Ok(()) };
         let content = super::read(db)?;
-        if content == *self.history.newest() {
-            return Ok(());
+        for doubt in doubts {
+            if content == *self.history.newest() {
+                return Ok(());
+            }
+            self.history.attempt(doubt);
         }
-        let doubt = self.doubts.last().expect("the caller added one").clone();
-        self.history.attempt(&doubt);
         if content != *self.history.newest() {
             return Err("a change that failed has changed something else".to_string());
         }

@@ -32,6 +32,10 @@ pub(super) fn program() -> Vec<Op> {
         }
     }
     ops.push(Op::Sync);
+    for durability in [Buffered, Sync] {
+        let pair = |i: u64| (key(60 + i % 9), vec![i as u8; 50]);
+        ops.push(Op::PutMany((0..12).map(pair).collect(), durability));
+    }
     for i in 0..8 {
         ops.push(put(2 * i, 300, Buffered));
     }

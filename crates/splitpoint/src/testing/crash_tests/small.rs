@@ -129,6 +129,14 @@ pub(super) fn programs() -> Vec<(&'static str, f64, Vec<Op>)> {
             ],
         ),
         (
+            "puts together, behind which buckets are split",
+            1.0,
+            vec![
+                Op::PutMany((1..4).map(|i| (key(i), vec![i])).collect(), Buffered),
+                Op::PutMany(vec![(key(4), Vec::new()), (key(1), Vec::new())], Sync),
+            ],
+        ),
+        (
             "a batch",
             7.0,
             vec![
