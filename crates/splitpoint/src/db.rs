@@ -670,7 +670,9 @@ impl Db {
         let begun = &begun[..begun_count];
         // What another process may change is looked at in a turn.
         if self.store.reader.is_none() {
-            begun.iter().for_each(|begun| self.store.prefetch_candidates_of(begun));
+            for begun in begun {
+                self.store.prefetch_candidates_of(begun);
+            }
         }
         let puts_from = |first: usize| {
             let rest = pairs.iter().zip(begun).skip(first);
