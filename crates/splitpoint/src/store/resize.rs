@@ -9,7 +9,6 @@ use crate::index::line::LINE_BYTES;
 use crate::index::split::{merge, split};
 use crate::live::LineWindow;
 use crate::region::LivePool;
-use crate::testing::mutant::{self, Mutant};
 
 /// Splits that one insert may do at most, so that a hostile chain cannot run away.
 const SPLITS_PER_INSERT: u32 = 2;
@@ -108,10 +107,8 @@ impl Store {
         let Some(plan) = geometry.plan_merge() else { return false };
         let region = &self.region;
         assert_eq!(plan.upper.0 + 1, geometry.bucket_count(), "the last bucket is merged");
-        if !mutant::is_made(Mutant::MergesUncaptured) {
-            self.capture(writer, plan.lower);
-            self.capture(writer, plan.upper);
-        }
+        self.capture(writer, plan.lower);
+        self.capture(writer, plan.upper);
         let mut line_count = 4;
         // As with a split, a merge that cannot be done is done later.
         while writer.extents.reserve_overflow_lines(line_count).is_ok() {

@@ -78,8 +78,6 @@ pub(crate) enum Mutant {
     FreesPieceFirst,
     /// A table that has shrunk gives back the piece that its last bucket is in.
     GivesBackUsedPiece,
-    /// A bucket is merged that a checkpoint has not captured.
-    MergesUncaptured,
     /// A segment is emptied before the log says that its dead records are gone.
     RetiresUncommitted,
     /// A close compacts as much as it finds.
