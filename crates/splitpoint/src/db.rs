@@ -1308,9 +1308,10 @@ impl Db {
     /// the index is copied.
     ///
     /// In a file it makes checkpoints, and waits for their syncs: one before a store is compacted for
-    /// the first time, one to free what was emptied, one after each round of moved segments, and one if
-    /// the last one ends the file. Free space becomes holes of the file; a [`close`](Self::close)
-    /// shortens it.
+    /// the first time, one to free what was emptied, one after each round of moved segments, of at least
+    /// 4 MiB and 16 times the bytes of a checkpoint where as much is left to move, and one if the last one
+    /// ends the file. Free space becomes holes of the file; a [`close`](Self::close)
+    /// shortens it, and makes holes again of those that the opening has filled.
     ///
     /// A handle that takes turns does so in turns of a few megabytes, beside the changes of others, and
     /// frees what was emptied when nothing is left to compact. It moves nothing but records, and no close

@@ -156,6 +156,8 @@ pub(crate) struct Writer {
     /// Whether each store takes room of the file system.
     needs_room: bool,
     pub(crate) is_closed: bool,
+    /// Whether the close gives small parts of the file back as well.
+    is_maintained: bool,
     /// Of a handle that takes turns.
     turn: Turn,
     pub(crate) checkpoints: Checkpointing,
@@ -190,6 +192,7 @@ impl Writer {
             pace: Pace::new(None, Written::default()),
             needs_room: false,
             is_closed: false,
+            is_maintained: false,
             turn: Turn::default(),
             checkpoints: Checkpointing::default(),
             compacting: None,

@@ -229,6 +229,25 @@ fn a_handle_that_takes_turns_compacts_beside_the_changes_of_another() {
     assert!(options.open(&path).unwrap().check().unwrap().is_clean());
 }
 
+#[test]
+fn maintain_by_turns_leaves_few_blocks_beside_a_handle_that_has_changed_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+    let writer = options.open(&path).unwrap();
+    overwrite(&writer, 4_000, 200_000);
+    let disk_bytes = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    let before = disk_bytes();
+    assert!(before > 10 << 20, "{before}");
+    let other = options.open(&path).unwrap();
+    while !other.maintain(4 << 20).unwrap().is_done {}
+    other.close().unwrap();
+    let live_bytes = writer.stats().unwrap().live_bytes;
+    (0..1000).for_each(|i: u64| writer.put(i.to_le_bytes(), value(i)).unwrap());
+    writer.close().unwrap();
+    assert!(disk_bytes() < 3 * live_bytes, "{} for {live_bytes}, {before} before", disk_bytes());
+}
+
 /// Returns a disk with a store of many segments that are half dead, which may be compacted.
 fn half_dead(options: &Options, keys: u64) -> SimDisk {
     let disk = SimDisk::new();
@@ -805,6 +824,86 @@ fn a_close_after_little_was_deleted_moves_nothing() {
     assert_eq!((begun_count(), disk.file().len()), (checkpoints, file_bytes));
 }
 
+/// Returns a handle on a machine whose file ends with all that is live, behind what is free; many times as much.
+fn live_at_the_end() -> (SimDisk, Db) {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    overwrite(&db, 20_000, 20_000);
+    let held = db.get(0_u64.to_le_bytes()).unwrap();
+    overwrite(&db, 20_000, 80_000);
+    drop(held);
+    db.store().checkpoint_now().unwrap();
+    // Few changes free few segments each.
+    (0..2000_u64).for_each(|i| db.put(i.to_le_bytes(), value(i)).unwrap());
+    let stats = db.stats().unwrap();
+    assert!(stats.segments.free > 4 * stats.live_bytes, "{stats:?}");
+    (disk, db)
+}
+
+#[test]
+fn maintenance_moves_many_segments_before_it_makes_a_checkpoint_to_free_them() {
+    let (disk, db) = live_at_the_end();
+    let begun_count = || db.store().lock().unwrap().checkpoints.begun_count;
+    let (before, moved_before) = (begun_count(), db.stats().unwrap().moved_bytes);
+    while !db.maintain(1 << 20).unwrap().is_done {}
+    let (checkpoints, stats) = (begun_count() - before, db.stats().unwrap());
+    let moved_bytes = stats.moved_bytes - moved_before;
+    assert!(moved_bytes >= stats.live_bytes, "{moved_bytes} of {stats:?}");
+    assert!(checkpoints <= 6, "{checkpoints} for {moved_bytes} bytes");
+    db.close().unwrap();
+    let bytes = disk.file().len() as u64;
+    assert!(bytes * 4 <= stats.live_bytes * 7, "{bytes} for {}", stats.live_bytes);
+}
+
+/// Returns how many bytes a close would move, and how many it may read, of a file of which most is free and
+/// little has died since it was opened.
+fn packed_bytes() -> (u64, u64) {
+    let (disk, db) = live_at_the_end();
+    let disk = disk.kill();
+    drop(db);
+    let db = disk.open(&options()).unwrap();
+    (0..1000_u64).for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    let store = db.store();
+    let dead_bytes = {
+        let writer = store.lock().unwrap();
+        writer.state.dead_bytes + writer.retired_record_bytes()
+    };
+    let moved_before = db.stats().unwrap().moved_bytes;
+    store.pack_at_close();
+    (db.stats().unwrap().moved_bytes - moved_before, 2 * dead_bytes)
+}
+
+#[test]
+fn a_close_reads_no_more_than_twice_what_has_died() {
+    let (moved_bytes, bound) = packed_bytes();
+    assert!(moved_bytes > 0 && moved_bytes <= bound, "{moved_bytes} of {bound}");
+    let (moved_bytes, bound) = mutant::with(Mutant::PacksBeyondBudget, packed_bytes);
+    assert!(moved_bytes > bound, "{moved_bytes} of {bound}: it goes unnoticed");
+}
+
+/// Deletes most of a store of so many keys; returns whether a close would move anything, where the segments of
+/// the log have so many bytes in all.
+fn is_packed(keys: u64, log_bytes: Option<u64>) -> bool {
+    let db = SimDisk::new().open(&options()).unwrap();
+    (0..keys).for_each(|i| db.put(i.to_le_bytes(), [7; 200]).unwrap());
+    // Less than a delete pays for.
+    db.store().checkpoint_now().unwrap();
+    (keys / 4..keys).for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    let live = db.store().region.live();
+    let before = (db.stats().unwrap().moved_bytes, live.log_bytes());
+    live.set_log_bytes(log_bytes.unwrap_or(before.1));
+    db.store().pack_at_close();
+    db.stats().unwrap().moved_bytes > before.0
+}
+
+#[test]
+fn a_close_compacts_neither_a_small_loss_nor_a_long_log() {
+    // 64 segments of 4 KiB are 1,100 of these records.
+    assert!(!is_packed(1000, None), "three quarters of 230 KB");
+    assert!(is_packed(4000, None), "three quarters of 930 KB");
+    assert!(!is_packed(4000, Some(513 << 20)), "a log of 513 MiB");
+}
+
 /// Deletes most keys of a file and closes it, while `hold` holds something for a reader; returns the bytes of
 /// the file before the close and after it.
 fn close_beside(hold: impl FnOnce(&Db, &mut dyn FnMut())) -> (u64, u64) {
@@ -1012,4 +1111,80 @@ fn put_many_begins_a_checkpoint_before_all_its_bytes_are_stored() {
     assert_eq!(writer.checkpoints.begun_count, 1);
     let begun = writer.checkpoints.begun_lsn;
     assert!(begun < writer.log.position().lsn / 2, "at {begun}");
+/// What names a big record, or ends a batch, is dead from the beginning; the killed process has not published
+/// that.
+#[test]
+fn a_kill_before_the_commit_of_a_change_leaves_its_names_dead() {
+    for is_batch in [false, true] {
+        let disk = std::rc::Rc::new(SimDisk::new());
+        let db = disk.open(&options()).unwrap();
+        overwrite(&db, 100, 100);
+        let copies = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let observer = {
+            let (disk, copies) = (disk.clone(), copies.clone());
+            move || copies.borrow_mut().push(disk.kill())
+        };
+        let value = vec![7; if is_batch { 90 } else { 50_000 }];
+        crate::atomic::kill_points::observe(observer, || {
+            if is_batch {
+                db.apply(&Batch::new().put("a", &value).put("b", &value)).unwrap();
+            } else {
+                db.put("a", &value).unwrap();
+            }
+        });
+        let after = db.stats().unwrap();
+        let mut made_count = 0;
+        for (place, copy) in copies.take().iter().enumerate() {
+            let left = copy.open(&options()).unwrap().stats().unwrap();
+            if left.live_bytes == after.live_bytes {
+                made_count += 1;
+                assert_eq!(left.dead_bytes, after.dead_bytes, "{is_batch}, place {place}");
+            }
+        }
+        assert!(made_count > 2, "{made_count}");
+    }
+}
+
+/// A handle that keeps dead records, in a store that was never compacted: the big record is dead with the rest.
+#[test]
+fn the_big_records_of_a_batch_that_fails_before_a_store_is_compacted_are_dead() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options().keep_dead_records()).unwrap();
+    overwrite(&db, 1000, 5000);
+    let before = counts(&db)[3];
+    disk.limit_to(disk.file().len() as u64 + (1 << 20));
+    let batch = Batch::new().put("big", vec![7; 100_000]).put("too big", vec![7; 4 << 20]);
+    db.apply(&batch).unwrap_err();
+    let after = counts(&db)[3];
+    assert!(after >= before + 100_000, "{after} bytes after {before}");
+}
+
+/// An opening fills the holes beside what a change stores to.
+#[test]
+fn maintenance_of_a_compact_file_leaves_no_more_blocks_than_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let options = Options::new().seed(7).durability(Durability::Buffered);
+    let db = options.open(&path).unwrap();
+    overwrite(&db, 20_000, 20_000);
+    (0..20_000_u64)
+        .filter(|i| i % 10 > 0)
+        .for_each(|i| assert!(db.delete(i.to_le_bytes()).unwrap()));
+    db.close().unwrap();
+    let maintain = || {
+        let db = options.open(&path).unwrap();
+        while !db.maintain(1 << 20).unwrap().is_done {}
+        db.close().unwrap();
+        std::fs::metadata(&path).unwrap().blocks()
+    };
+    maintain();
+    let blocks = maintain();
+    assert!((0..3).all(|_| maintain() <= blocks), "{blocks}");
+    // Another hole, as large as a segment.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    let filled = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes);
+    filled.unwrap();
+    let full = file.metadata().unwrap().blocks();
+    assert!(maintain() <= blocks && blocks < full, "{blocks} of {full}");
 }

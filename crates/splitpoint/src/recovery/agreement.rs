@@ -317,6 +317,9 @@ impl Unpublished {
             }
             if is_member(&record) {
                 self.scan.counts.add_member(&record, is_counted);
+            } else {
+                // The next commit would have published it.
+                self.scan.counts.add_slotless(&record, is_counted);
             }
             is_complete |= !is_link && !record.header.is_in_transaction;
         }

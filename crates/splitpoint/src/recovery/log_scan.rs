@@ -169,8 +169,8 @@ impl Counts {
     }
 
     /// Counts a record that no slot will ever hold, and that no batch has: a tombstone, a COMMIT, or what
-    /// names a big record or copies.
-    pub(super) fn add_slotless(&mut self, record: &Record<'_>) {
+    /// names a big record or copies. `is_counted` says whether the segment table counts it already.
+    pub(super) fn add_slotless(&mut self, record: &Record<'_>, is_counted: bool) {
         use RecordKind::{BigPut, Commit, Delete, Relocate};
         let bytes = record.bytes.len() as u64;
         match record.header.kind {
@@ -179,7 +179,9 @@ impl Counts {
             BigPut | Commit | Relocate => self.slotless_bytes += bytes,
             _ => return,
         }
-        self.units.add(record.offset, 0, bytes.cast_signed());
+        if !is_counted {
+            self.units.add(record.offset, 0, bytes.cast_signed());
+        }
     }
 
     /// Counts a record of a batch as dead, until the COMMIT behind it is read: else what a killed process
@@ -564,7 +566,7 @@ impl Part {
             if is_member(&record) {
                 scan.counts.add_member(&record, false);
             } else {
-                scan.counts.add_slotless(&record);
+                scan.counts.add_slotless(&record, false);
             }
         };
         scan.records = log.record_count();

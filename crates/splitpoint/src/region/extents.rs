@@ -700,9 +700,9 @@ impl Extents {
         self.region.view.cut(self.space.end() * GRANULE_BYTES);
     }
 
-    /// Truncates the file to its end, and punches out the larger free extents. Nothing on the disk
-    /// may name them.
-    pub(crate) fn shrink(&self) -> Result<()> {
+    /// Truncates the file to its end, and punches out the larger free extents, or all of them. Nothing on
+    /// the disk may name them.
+    pub(crate) fn shrink(&self, is_all: bool) -> Result<()> {
         let end = self.space.end() * GRANULE_BYTES;
         // Another process may be looking at a piece of the index that was there: a later close does it.
         let is_looked_at = self.region.pins.is_pinned_elsewhere();
@@ -718,7 +718,7 @@ impl Extents {
         }
         for extent in self.space.unreserved().filter_map(|extent| self.punchable(*extent)) {
             let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
-            if bytes >= PUNCH_BYTES_MIN {
+            if is_all || bytes >= PUNCH_BYTES_MIN {
                 self.region.write("punch holes into", |storage| storage.punch(offset, bytes))?;
             }
         }
@@ -797,7 +797,8 @@ impl Extents {
     pub(crate) fn give_back_spare_pieces(&mut self) {
         let bucket_count = self.region.windows.bucket_count();
         // What fails is tried again by a later merge.
-        let _ = self.give_back_buckets(|piece| bucket_count <= lines_of(piece));
+        let used = bucket_count - u64::from(mutant::is_made(Mutant::GivesBackUsedPiece));
+        let _ = self.give_back_buckets(|piece| used <= lines_of(piece));
     }
 
     /// Frees pieces of the buckets from the last one on, while `is_spare` says so of their number.

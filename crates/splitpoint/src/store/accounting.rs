@@ -173,12 +173,6 @@ impl Writer {
         self.note_appended_dead(Addr::of_offset(offset), bytes);
     }
 
-    /// Returns whether [`note_buried`](Self::note_buried) takes big records off the dead ones: also a handle
-    /// that does not compact does so in a store that is compacted.
-    pub(super) fn takes_off_bigs(&self) -> bool {
-        self.compacting.is_some() || self.superblock.is_compacted
-    }
-
     /// Counts a record of `bytes` as dead, after the change of its slot.
     #[inline]
     pub(super) fn note_buried(&mut self, store: &Store, addr: Addr, bytes: u64) {

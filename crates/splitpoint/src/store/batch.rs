@@ -109,13 +109,10 @@ impl Store {
             return Ok(());
         }
         self.reserve_lines_for(writer, &members)?;
-        let lsn = writer.log.position().lsn;
         if let Err(error) = self.append_batch(writer, &mut members) {
             // What was appended counts for nothing.
-            let log_bytes = writer.log.position().lsn - lsn;
-            let record_bytes = members.iter().map(|member| member.record_bytes).sum();
-            writer.state.dead_bytes +=
-                if writer.takes_off_bigs() { record_bytes } else { log_bytes };
+            let record_bytes: u64 = members.iter().map(|member| member.record_bytes).sum();
+            writer.state.dead_bytes += record_bytes;
             for (addr, bytes) in members.iter().filter_map(Member::appended) {
                 writer.note_buried(self, addr, bytes);
             }

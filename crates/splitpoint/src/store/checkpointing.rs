@@ -605,3 +605,71 @@ fn superblock_naming(writer: &Writer, name: CheckpointName) -> Superblock {
     let is_compacted = writer.superblock.is_compacted || writer.wants_to_compact();
     Superblock { is_compacted, checkpoint: Some(name), ..writer.superblock.clone() }
 }
+
+#[cfg(all(test, target_os = "linux", not(any(loom, miri))))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::background::without_threads;
+    use crate::{Durability, Options, Recovery};
+
+    /// Merges most buckets while a thread walks them for a checkpoint, and builds the index of a copy of the
+    /// file from that.
+    fn merge_beside_a_walk() {
+        const KEYS: u64 = 20_000;
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let (path, copy) = (dir.path().join("a"), dir.path().join("copy"));
+        let options = Options::new().seed(1).durability(Durability::Buffered);
+        let db = options.open(&path).expect("nothing fails");
+        (0..KEYS).for_each(|i| db.put(i.to_le_bytes(), b"value").expect("nothing fails"));
+        (0..1000_u64).for_each(|i| db.put(i.to_le_bytes(), b"other").expect("nothing fails"));
+        // From now on the log alone is not enough.
+        db.maintain(u64::MAX).expect("nothing fails");
+        let kept = |i: &u64| i.is_multiple_of(16);
+        (0..KEYS)
+            .filter(|i| !kept(i))
+            .for_each(|i| assert!(db.delete(i.to_le_bytes()).expect("nothing fails")));
+        let store = db.store();
+        store.checkpoint_now().expect("nothing fails");
+        assert!(store.lock().expect("nothing fails").superblock.is_compacted);
+        let bucket_count = store.geometry().bucket_count();
+        let lsn = {
+            let mut writer = store.lock_for_change().expect("nothing fails");
+            store.commit(&mut writer);
+            let lsn = writer.log.position().lsn;
+            store.begin_checkpoint(&mut writer, lsn, 2).expect("nothing fails");
+            lsn
+        };
+        let mut is_merged = false;
+        let walked = store.walk_checkpoint(|| {
+            if !std::mem::replace(&mut is_merged, true) {
+                store.shrink_index().expect("nothing fails");
+            }
+            true
+        });
+        walked.expect("nothing fails");
+        assert!(is_merged && store.geometry().bucket_count() < bucket_count / 2);
+        store.finish_checkpoint().expect("nothing fails");
+        let name = store.lock().expect("nothing fails").superblock.checkpoint;
+        assert_eq!(name.map(|name| name.lsn), Some(lsn), "it is whole");
+        std::fs::copy(&path, &copy).expect("nothing fails");
+        // Of another inode: as after a power loss.
+        let built = Options::new().open(&copy).expect("nothing fails");
+        assert!(matches!(built.recovery(), Recovery::Replayed { .. }), "{:?}", built.recovery());
+        for db in [&db, &built] {
+            let found: BTreeSet<Vec<u8>> = db
+                .scan()
+                .expect("nothing fails")
+                .map(|entry| entry.expect("nothing fails").key.to_vec())
+                .collect();
+            let expected = (0..KEYS).filter(kept).map(|i| i.to_le_bytes().to_vec()).collect();
+            assert!(found == expected, "{} keys", found.len());
+            assert!(db.check().expect("nothing fails").is_clean());
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_whose_buckets_are_merged_during_the_walk_has_every_key_once() {
+        without_threads(merge_beside_a_walk);
+    }
+}

@@ -106,6 +106,10 @@ impl Store {
         self.sync_new(&mut writer)?;
         assert_ne!(writer.mark, Mark::New, "a new store is durable before it is called clean");
         if writer.mark == Mark::Clean {
+            if writer.is_maintained {
+                // The opening has filled holes, for stores beside them.
+                let _ = writer.extents.shrink(true);
+            }
             return Ok(());
         }
         drop(writer);
@@ -140,7 +144,7 @@ impl Store {
         // Everything is clean now; the next session may change little.
         self.region.storage().split_huge_pages(None);
         // Room that is not freed now is used by the next session.
-        let _ = writer.extents.shrink();
+        let _ = writer.extents.shrink(writer.is_maintained);
         Ok(())
     }
 }

@@ -412,7 +412,9 @@ impl Store {
     /// so that less is compacted for a while.
     fn retire_emptied(&self, writer: &mut Writer, victim: &Victim) {
         writer.take_off_dead(victim.record_bytes);
-        self.commit(writer);
+        if !mutant::is_made(Mutant::RetiresUncommitted) {
+            self.commit(writer);
+        }
         let segment = victim.segment.range();
         let segments = writer.extents.segments_mut().expect("a victim is in the table");
         segments.set_use(segment.start, SegmentUse::Emptied);

@@ -167,22 +167,18 @@ impl Store {
     fn give_up_large(&self, writer: &mut Writer, start: LogPosition) -> Result<()> {
         // What a device could not write is not read back: the mapping might answer with a signal.
         self.group.check()?;
-        let is_followed = writer.takes_off_bigs();
         let counted = self.for_each_logged(writer, start, |writer, logged| {
             let (addr, bytes) = match logged {
                 Logged::Put { pair, .. } => (Some(pair.addr()), pair.bytes.len() as u64),
                 _ => (None, TOMBSTONE_BYTES),
             };
             // Before a big one is retired, which takes its bytes off again.
-            writer.state.dead_bytes += if is_followed { bytes } else { 0 };
+            writer.state.dead_bytes += bytes;
             if let Some(addr) = addr {
                 writer.note_buried(self, addr, bytes);
             }
             Ok(())
         });
-        if !is_followed {
-            writer.state.dead_bytes += writer.log.position().lsn - start.lsn;
-        }
         // The log goes on behind it: one change at most may come after a published commit.
         self.commit(writer);
         counted

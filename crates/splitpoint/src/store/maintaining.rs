@@ -25,6 +25,10 @@ const FREED_SEGMENTS_MIN: u64 = 64;
 const PACKED_BYTES_MAX: u64 = 512 << 20;
 /// Bytes that wait at a close, from which on a checkpoint is made to free them.
 const CLOSING_BYTES_MIN: u64 = 64 << 10;
+/// Bytes of the last segments that are moved before a checkpoint frees them: this, and so many times those
+/// of a checkpoint.
+const MOVED_BYTES_MIN: u64 = 4 << 20;
+const MOVED_BY_IMAGE: u64 = 16;
 /// What is free of a file, at least, when its last segments are moved to its beginning: one part in so
 /// many.
 const LOOSE_SHARE: u64 = 8;
@@ -55,6 +59,12 @@ impl Store {
         if self.takes_turns() {
             return self.compact_by_turns(budget);
         }
+        let done = self.pack(budget)?;
+        self.lock()?.is_maintained = true;
+        Ok(done)
+    }
+
+    fn pack(&self, budget: u64) -> Result<Maintenance> {
         let done = self.compact_and_pack(budget);
         self.lock()?.extents.pack(false);
         done
@@ -265,6 +275,11 @@ impl Store {
     /// Chooses the last segment of the file as the victim, if that helps to cut the file; returns
     /// whether it did. One that records are appended to is left before.
     fn choose_last(&self, writer: &mut Writer, lowest: &mut u64) -> Result<bool> {
+        // Where somebody looks at what is emptied, moving all would only take room.
+        let image_bytes = writer.superblock.checkpoint.map_or(0, |name| name.bytes);
+        if writer.waiting_bytes() >= MOVED_BYTES_MIN.max(MOVED_BY_IMAGE * image_bytes) {
+            return Ok(false);
+        }
         let Some(last) = self.last_to_move(writer, *lowest) else { return Ok(false) };
         // Its records shall not go behind it.
         writer.extents.pack(true);
@@ -289,13 +304,14 @@ impl Store {
         self.begin_victim(writer, last)
     }
 
-    /// Returns the last segment of the file, if it is before `lowest`, nothing but a checkpoint is
-    /// behind it, much of the file is free and what it has fits before it. For a head that is left there
+    /// Returns the last segment of the file, if it is before `lowest`, nothing but a checkpoint and what
+    /// was emptied is behind it, much of the file is free and what it has fits before it. For a head that is left there
     /// is room for two: both heads go on in new segments.
     fn last_to_move(&self, writer: &Writer, lowest: u64) -> Option<TableSegment> {
         let compacting = writer.compacting.as_ref().filter(|_| self.may_move_last(writer))?;
         let segments = writer.extents.segments()?;
-        let last = segments.segments().max_by_key(|found| found.offset)?;
+        let in_use = segments.segments().filter(|found| found.segment_use != SegmentUse::Emptied);
+        let last = in_use.max_by_key(|found| found.offset)?;
         let is_moved = matches!(last.segment_use, SegmentUse::Log | SegmentUse::Compacted);
         // A replay comes to a head by the record that names its first copy, or by a checkpoint.
         let first = last.offset + SegmentHeader::BYTES;
@@ -364,7 +380,8 @@ impl Store {
             }
             drop(writer);
             // A failed sync poisons the handle, which the rest of the close sees.
-            let _ = self.maintain(2 * dead_bytes);
+            let is_unbound = mutant::is_made(Mutant::PacksBeyondBudget);
+            let _ = self.pack(if is_unbound { u64::MAX } else { 2 * dead_bytes });
         }
     }
 

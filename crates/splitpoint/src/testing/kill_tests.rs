@@ -451,3 +451,38 @@ fn a_store_left_in_its_first_change_is_closed_by_who_opens_it_and_changes_nothin
     }
     assert!(copies.len() > 90, "{}", copies.len());
 }
+
+/// Kills a handle that takes turns at every store of a word of a maintenance; returns how many bytes more count
+/// as dead in the next turn than the segments in use have, at most.
+fn dead_beyond_segments() -> u64 {
+    let options = options(7.0).checkpoint_bytes_min(2048).live_share(0.9).sharing(Sharing::Shared);
+    let disk = Rc::new(SimDisk::new());
+    let db = disk.open(&options).unwrap();
+    (0..100_u8).for_each(|i| db.put([i % 10], [i; 150]).unwrap());
+    db.maintain(u64::MAX).unwrap();
+    (0..200_u8).for_each(|i| db.put([i % 10], [i; 150]).unwrap());
+    let copies = Rc::new(RefCell::new(Vec::new()));
+    let observer = {
+        let (disk, copies) = (disk.clone(), copies.clone());
+        move || copies.borrow_mut().push(disk.kill())
+    };
+    observe(observer, || assert!(db.maintain(u64::MAX).unwrap().is_done));
+    let copies = copies.take();
+    assert!(copies.len() > 20, "{}", copies.len());
+    let beyond = |copy: &SimDisk| {
+        let db = copy.open(&options).unwrap();
+        let writer = db.store().lock_for_change().unwrap();
+        let segments = writer.extents.segments().expect("it is compacted").segments();
+        let dead_bytes: u64 = segments.map(|segment| segment.dead_bytes).sum();
+        writer.state.dead_bytes.saturating_sub(dead_bytes)
+    };
+    copies.iter().map(beyond).max().unwrap_or(0)
+}
+
+#[test]
+fn a_kill_between_turns_that_compact_leaves_no_more_dead_bytes_than_segments_have() {
+    let right = dead_beyond_segments();
+    let wrong = mutant::with(Mutant::RetiresUncommitted, dead_beyond_segments);
+    println!("{right} {wrong}");
+    assert!(right == 0 && wrong > 0, "{wrong} instead of {right}");
+}

@@ -78,6 +78,12 @@ pub(crate) enum Mutant {
     OneLookAtPins,
     /// The granules of an index piece are free while the live header still lists the piece.
     FreesPieceFirst,
+    /// A table that has shrunk gives back the piece that its last bucket is in.
+    GivesBackUsedPiece,
+    /// A segment is emptied before the log says that its dead records are gone.
+    RetiresUncommitted,
+    /// A close compacts as much as it finds.
+    PacksBeyondBudget,
     /// An index piece is shown from a new place to which its lines were not copied.
     MovesPieceUncopied,
     /// Space is used again when one superblock names a checkpoint that does not need it.
