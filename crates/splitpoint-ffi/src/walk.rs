@@ -36,9 +36,14 @@ struct Before {
 }
 
 impl Before {
+    /// Returns the key that came last.
+    fn last(&self) -> Option<&[u8]> {
+        self.next.checked_sub(1).map(|last| &self.keys[last][..])
+    }
+
     /// Goes to the key after `key`, and returns whether the walk knows it.
     fn go_after(&mut self, key: &[u8]) -> bool {
-        let is_last = self.next.checked_sub(1).is_some_and(|last| self.keys[last] == key);
+        let is_last = self.last() == Some(key);
         let place = if is_last { Some(self.next - 1) } else { self.place_of(key) };
         if let Some(place) = place {
             self.next = place + 1;
@@ -112,6 +117,28 @@ impl Walk {
             None if self.last.is_none() => Ok(None),
             None => self.advance(db),
         }
+    }
+
+    /// Copies the key that came last and its value, and returns whether it still has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::value`].
+    pub fn copy_pair(&mut self, db: &Db, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        let (last, found) = match (&self.before, &self.last) {
+            (Some(before), _) => {
+                let Some(last) = before.last() else { return Ok(false) };
+                (last, db.get(last)?)
+            }
+            (None, Some(last)) => (&last[..], self.cursor.value(db)?),
+            (None, None) => return Ok(false),
+        };
+        let Some(found) = found else { return Ok(false) };
+        key.clear();
+        key.extend_from_slice(last);
+        value.clear();
+        value.extend_from_slice(&found);
+        Ok(true)
     }
 
     /// Returns the key after `key`, which may have come at any time, or never.
