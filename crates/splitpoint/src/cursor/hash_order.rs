@@ -34,6 +34,9 @@ use crate::value::Value;
 /// Keys that a cursor reads ahead at first, and at most, unless one bucket has more.
 const AHEAD: (usize, usize) = (8, 64);
 
+/// Keys that most buckets of a table have at least, unless many were deleted.
+const KEYS_PER_BUCKET_MIN: usize = 4;
+
 /// Bytes of the largest value that a cursor reads ahead.
 const VALUE_AHEAD_BYTES_MAX: usize = 1024;
 
@@ -305,6 +308,17 @@ impl Store {
         Ok(place)
     }
 
+    /// Prefetches the first lines of so many buckets from a place on: they are far from each other.
+    fn prefetch_buckets(&self, geometry: Geometry, from: u64, count: usize) {
+        let mut place = Some(from);
+        for _ in 0..count {
+            let Some(at) = place else { return };
+            let bucket = geometry.bucket_of(at.reverse_bits());
+            self.region.windows.prefetch_bucket(bucket);
+            place = end_of(geometry, bucket);
+        }
+    }
+
     fn pairs_of_lines<'a>(
         &'a self,
         lines: &impl Lines,
@@ -314,6 +328,8 @@ impl Store {
     ) -> Result<Option<u64>> {
         // Each with the place from which on its bucket was wanted.
         let mut addrs: Vec<(Addr, u64)> = Vec::with_capacity(count + 8);
+        let geometry = Shape::of_word(lines.shape().load(Ordering::Relaxed)).geometry;
+        self.prefetch_buckets(geometry, from, 1 + count / KEYS_PER_BUCKET_MIN);
         let mut place = Some(from);
         while let Some(at) = place.filter(|_| addrs.len() < count) {
             place = addrs_of_bucket(lines, at, &mut addrs)?;
