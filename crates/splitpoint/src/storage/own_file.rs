@@ -84,10 +84,8 @@ impl OwnFile {
 
     /// Marks the description, which no other handle may have, nor the program, so that a look at it is cheap.
     pub(super) fn mark(&self) {
-        let random = match mutant::is_made(Mutant::SharesMarks) {
-            true => 0,
-            false => RandomState::new().build_hasher().finish(),
-        };
+        let random = RandomState::new().build_hasher().finish();
+        let random = if mutant::is_made(Mutant::SharesMarks) { 0 } else { random };
         let mark = MARK_MIN | random & (MARK_MIN - 1);
         // A file system with smaller files refuses it.
         if rustix::fs::seek(&**self, SeekFrom::Start(mark)) == Ok(mark) {
