@@ -92,13 +92,23 @@ pub struct Handle {
 struct State {
     opened: Opened,
     /// The key that `seq` returned last.
-    key: Option<Vec<u8>>,
-    /// Whether the walk has returned its last key.
-    has_ended: bool,
+    key: Vec<u8>,
+    place: Place,
     /// The value that a call returned last.
     value: Vec<u8>,
     /// Whether a call has failed half-way: nothing more is changed.
     is_broken: bool,
+}
+
+/// Where the walk of a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It has not begun.
+    Before,
+    /// On the key that it returned last.
+    OnKey,
+    /// It has returned all keys.
+    Behind,
 }
 
 type Outcome = Result<c_int, Errno>;
@@ -161,8 +171,8 @@ unsafe fn open_for_c(
             return Err(libc::EINVAL);
         }
         let opened = open(name, flags, mode, info)?;
-        let state =
-            State { opened, key: None, has_ended: false, value: Vec::new(), is_broken: false };
+        let (key, value) = (Vec::new(), Vec::new());
+        let state = State { opened, key, place: Place::Before, value, is_broken: false };
         Ok(Box::into_raw(Box::new(Handle {
             kind: HASH,
             close,
@@ -319,10 +329,11 @@ unsafe extern "C" fn del(handle: *const Handle, key: *const Thing, flags: c_uint
             return Err(libc::EINVAL);
         }
         state.require_writer()?;
-        let last;
         let key = if flags == CURSOR && key.is_null() {
-            last = state.key.clone().ok_or(libc::EINVAL)?;
-            &last
+            if state.place != Place::OnKey {
+                return Err(libc::EINVAL);
+            }
+            &state.key
         } else {
             // SAFETY: C promises it.
             unsafe { bytes_of(key) }?
@@ -341,31 +352,22 @@ unsafe extern "C" fn seq(
     flags: c_uint,
 ) -> c_int {
     let body = |state: &mut State| {
-        let mut begins = match flags {
+        let begins = match flags {
             FIRST => true,
             // A walk that has not begun begins.
-            NEXT => state.key.is_none() && !state.has_ended,
+            NEXT => state.place == Place::Before,
             _ => return Err(libc::EINVAL),
         };
-        let opened = &mut state.opened;
-        loop {
-            let Some(next) = opened.next(begins)? else {
-                state.key = None;
-                state.has_ended = true;
-                return Ok(SPECIAL);
-            };
-            begins = false;
-            if !opened.get(&next, &mut state.value)? {
-                continue;
-            }
-            state.has_ended = false;
-            // SAFETY: C promises it.
-            unsafe { give(data, &mut state.value) };
-            let next = state.key.insert(next);
-            // SAFETY: C promises it.
-            unsafe { give(key, next) };
-            return Ok(DONE);
+        if !state.opened.next(begins, &mut state.key, &mut state.value)? {
+            state.place = Place::Behind;
+            return Ok(SPECIAL);
         }
+        state.place = Place::OnKey;
+        // SAFETY: C promises it.
+        unsafe { give(data, &mut state.value) };
+        // SAFETY: C promises it.
+        unsafe { give(key, &mut state.key) };
+        Ok(DONE)
     };
     // SAFETY: C promises it.
     unsafe { call(handle, body) }

@@ -132,9 +132,17 @@ impl Opened {
         }
     }
 
-    /// Returns the next key of a walk, or the first one.
-    pub(crate) fn next(&mut self, begins: bool) -> Result<Option<Vec<u8>>, Errno> {
-        self.own()?.next(begins).map_err(|error| errno_of(&error))
+    /// Copies the next pair of a walk, or the first one, and returns whether there is one.
+    pub(crate) fn next(
+        &mut self,
+        begins: bool,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool, Errno> {
+        // What is in memory needs no file: whose it is by now is asked when the walk reads on.
+        let reads = begins || !self.table.is_ahead();
+        let table = if reads { self.own()? } else { &mut self.table };
+        table.next(begins, key, value).map_err(|error| errno_of(&error))
     }
 
     /// Stores a pair, and returns whether it did.

@@ -3,7 +3,7 @@
 use splitpoint::{Db, Durability, PutMode, Result, Value};
 use splitpoint_ffi::Walk;
 use splitpoint_legacy::OldFile;
-use splitpoint_legacy::db185::Db185;
+use splitpoint_legacy::db185::{Cursor, Db185};
 
 /// An open table.
 #[derive(Debug)]
@@ -12,10 +12,10 @@ pub(crate) enum Table {
         db: Db,
         walk: Box<Walk>,
     },
-    /// A file of db 1.85, and the keys that a walk has yet to return.
+    /// A file of db 1.85.
     InPlace {
         table: Box<Db185>,
-        keys: Keys,
+        cursor: Box<Cursor>,
     },
     /// An old file of another format, which is only read.
     ReadOnly {
@@ -39,17 +39,23 @@ impl Keys {
         Ok(())
     }
 
-    fn next(&mut self, table: &dyn splitpoint::Table) -> Result<Option<Vec<u8>>> {
+    fn next(
+        &mut self,
+        table: &dyn splitpoint::Table,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
         if !self.has_begun {
             self.begin(table)?;
         }
-        for key in self.rest.by_ref() {
-            // It may have been deleted since.
-            if table.get_bytes(&key)?.is_some() {
-                return Ok(Some(key));
+        for next in self.rest.by_ref() {
+            if let Some(found) = table.get_bytes(&next)? {
+                copy(value, &found);
+                *key = next;
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 }
 
@@ -59,7 +65,7 @@ impl Table {
     }
 
     pub(crate) fn in_place(table: Db185) -> Self {
-        Self::InPlace { table: Box::new(table), keys: Keys::default() }
+        Self::InPlace { table: Box::new(table), cursor: Box::default() }
     }
 
     pub(crate) fn read_only(file: OldFile) -> Self {
@@ -83,8 +89,8 @@ impl Table {
                 std::mem::swap(walk, new);
                 new.move_on();
             }
-            (Self::InPlace { keys, .. }, Self::InPlace { keys: new, .. }) => {
-                std::mem::swap(keys, new);
+            (Self::InPlace { cursor, .. }, Self::InPlace { cursor: new, .. }) => {
+                std::mem::swap(cursor, new);
             }
             _ => debug_assert!(false, "the file has one format"),
         }
@@ -129,15 +135,46 @@ impl Table {
         self.as_table().sync()
     }
 
-    /// Returns the next key of a walk, or the first one.
-    pub(crate) fn next(&mut self, begins: bool) -> Result<Option<Vec<u8>>> {
+    /// Returns whether the next pair of the walk is in memory, and is still what the file has.
+    pub(crate) fn is_ahead(&mut self) -> bool {
+        let Self::InPlace { table, cursor } = self else { return false };
+        cursor.is_ahead(table)
+    }
+
+    /// Copies the next pair of a walk, or the first one, and returns whether there is one.
+    pub(crate) fn next(
+        &mut self,
+        begins: bool,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
         match self {
             Self::Native { db, walk } => {
-                let key = if begins { walk.first(db)? } else { walk.next(db)? };
-                Ok(key.map(<[u8]>::to_vec))
+                let mut begins = begins;
+                loop {
+                    let found = if begins { walk.first(db)? } else { walk.next(db)? };
+                    if found.is_none() {
+                        return Ok(false);
+                    }
+                    begins = false;
+                    if walk.copy_pair(db, key, value)? {
+                        return Ok(true);
+                    }
+                }
             }
-            Self::InPlace { table, keys } => next_of(keys, &**table, begins),
-            Self::ReadOnly { file, keys } => next_of(keys, &**file, begins),
+            Self::InPlace { table, cursor } => {
+                if begins {
+                    **cursor = Cursor::default();
+                }
+                let found = cursor.next(table)?;
+                Ok(found.map(|pair| (copy(key, pair.0), copy(value, pair.1))).is_some())
+            }
+            Self::ReadOnly { file, keys } => {
+                if begins {
+                    keys.begin(&**file)?;
+                }
+                keys.next(&**file, key, value)
+            }
         }
     }
 
@@ -151,13 +188,7 @@ impl Table {
     }
 }
 
-fn next_of(
-    keys: &mut Keys,
-    table: &dyn splitpoint::Table,
-    begins: bool,
-) -> Result<Option<Vec<u8>>> {
-    if begins {
-        keys.begin(table)?;
-    }
-    keys.next(table)
+fn copy(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.clear();
+    to.extend_from_slice(bytes);
 }

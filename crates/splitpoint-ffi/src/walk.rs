@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use splitpoint::{Cursor, Db, Result};
+use splitpoint::{Cursor, Db, Result, Value};
 
 /// Places of keys that a walk has returned and remembers, in case they are deleted.
 const RECENT_MAX: usize = 16;
@@ -17,6 +17,8 @@ pub struct Walk {
     cursor: Cursor,
     /// The key that came last.
     last: Option<Vec<u8>>,
+    /// Whether it is the last one of the cursor too, which is not so after a failure.
+    is_last_of_cursor: bool,
     /// Places of the keys that came before it, the newest last.
     recent: VecDeque<u64>,
     /// No key has a place before this, unless others had turns since.
@@ -36,9 +38,14 @@ struct Before {
 }
 
 impl Before {
+    /// Returns the key that came last.
+    fn last(&self) -> Option<&[u8]> {
+        self.next.checked_sub(1).map(|last| &self.keys[last][..])
+    }
+
     /// Goes to the key after `key`, and returns whether the walk knows it.
     fn go_after(&mut self, key: &[u8]) -> bool {
-        let is_last = self.next.checked_sub(1).is_some_and(|last| self.keys[last] == key);
+        let is_last = self.last() == Some(key);
         let place = if is_last { Some(self.next - 1) } else { self.place_of(key) };
         if let Some(place) = place {
             self.next = place + 1;
@@ -114,6 +121,36 @@ impl Walk {
         }
     }
 
+    /// Returns the value of a key, which the walk may have read ahead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::value`].
+    #[inline]
+    pub fn get<'a>(&'a mut self, db: &'a Db, key: &[u8]) -> Result<Option<Value<'a>>> {
+        let is_ahead = self.is_last_of_cursor && self.last.as_deref() == Some(key);
+        if is_ahead { self.cursor.value(db) } else { db.get(key) }
+    }
+
+    /// Copies the key that came last and its value, and returns whether it still has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::value`].
+    pub fn copy_pair(&mut self, db: &Db, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        let last = match &self.before {
+            Some(before) => before.last(),
+            None => self.last.as_deref(),
+        };
+        let Some(last) = last else { return Ok(false) };
+        key.clear();
+        key.extend_from_slice(last);
+        let Some(found) = self.get(db, key)? else { return Ok(false) };
+        value.clear();
+        value.extend_from_slice(&found);
+        Ok(true)
+    }
+
     /// Returns the key after `key`, which may have come at any time, or never.
     ///
     /// # Errors
@@ -148,7 +185,9 @@ impl Walk {
     }
 
     fn advance(&mut self, db: &Db) -> Result<Option<&[u8]>> {
+        self.is_last_of_cursor = false;
         let next = self.cursor.next(db)?;
+        self.is_last_of_cursor = true;
         let mut buf = Vec::new();
         if let Some(last) = self.last.take() {
             if self.recent.len() == RECENT_MAX {
@@ -239,6 +278,44 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, keys.len());
+    }
+
+    #[test]
+    fn values_that_a_walk_has_read_ahead_are_those_of_their_keys_and_of_now() {
+        let db = Db::in_memory().unwrap();
+        db.put_many((0..500_u32).map(|i| (i.to_le_bytes(), i.to_string()))).unwrap();
+        let mut walk = Walk::default();
+        let mut found = walk.first(&db).unwrap().map(<[u8]>::to_vec);
+        let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0);
+        while let Some(last) = found {
+            let number = u32::from_le_bytes(*last.first_chunk().unwrap());
+            assert_eq!(walk.get(&db, &last).unwrap().unwrap(), number.to_string());
+            assert_eq!(walk.get(&db, &7_u32.to_le_bytes()).unwrap().unwrap(), "7");
+            assert!(walk.copy_pair(&db, &mut key, &mut value).unwrap());
+            assert_eq!((&key, &value[..]), (&last, number.to_string().as_bytes()));
+            count += 1;
+            // From the middle on, from behind another key each time.
+            let next = if count < 250 { walk.next(&db) } else { next_after(&mut walk, &db, &last) };
+            found = next.unwrap().map(<[u8]>::to_vec);
+        }
+        assert_eq!(count, 500);
+        assert!(!walk.copy_pair(&db, &mut key, &mut value).unwrap());
+        let first = walk.first(&db).unwrap().unwrap().to_vec();
+        assert!(db.delete(&first).unwrap());
+        assert_eq!(walk.get(&db, &first).unwrap(), None);
+        assert!(!walk.copy_pair(&db, &mut key, &mut value).unwrap());
+        let mut walk = Walk::resumed(vec![vec![7, 0, 0, 0], first, vec![9, 0, 0, 0]], 0);
+        assert!(walk.next(&db).unwrap().is_some());
+        assert!(walk.copy_pair(&db, &mut key, &mut value).unwrap());
+        assert_eq!((&key[..], &value[..]), (&[7, 0, 0, 0][..], &b"7"[..]));
+    }
+
+    fn next_after<'a>(walk: &'a mut Walk, db: &Db, key: &[u8]) -> Result<Option<&'a [u8]>> {
+        walk.after(db, &3_u32.to_le_bytes())?;
+        Ok(match walk.after(db, key)? {
+            Following::Key(key) => Some(key),
+            Following::End | Following::Unknown => None,
+        })
     }
 
     #[test]

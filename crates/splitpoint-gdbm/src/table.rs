@@ -95,12 +95,12 @@ impl Table {
     /// Calls `take` with the value of a key.
     #[inline]
     pub(crate) fn with_value<T>(
-        &self,
+        &mut self,
         key: &[u8],
         take: impl FnOnce(&[u8]) -> Outcome<T>,
     ) -> Outcome<T> {
         let found = match self {
-            Self::Native { db, .. } => db.get(key),
+            Self::Native { db, walk } => walk.get(db, key),
             Self::Old(old) => old.file.get(key),
         };
         match found {
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn contains(&self, key: &[u8]) -> Outcome<bool> {
+    pub(crate) fn contains(&mut self, key: &[u8]) -> Outcome<bool> {
         match self.with_value(key, |_| Ok(())) {
             Ok(()) => Ok(true),
             Err(failure) if failure.code == Code::ITEM_NOT_FOUND => Ok(false),

@@ -80,11 +80,11 @@ impl Database {
     ) -> Result<Option<T>, Failure> {
         self.look_for_store()?;
         self.look_for_cut();
-        let mut get = |table: &Table| Ok(table.get(key)?.map(|value| take(&value)));
-        match get(self.table()?) {
+        let mut get = |table: &mut Table| Ok(table.get(key)?.map(|value| take(&value)));
+        match get(self.table_mut()?) {
             Err(error) if is_of_a_fork(&error) && self.is_inherited() => {
                 self.adopt()?;
-                get(self.table()?).map_err(|error| errno_of(&error))
+                get(self.table_mut()?).map_err(|error| errno_of(&error))
             }
             got => got.map_err(|error| errno_of(&error)),
         }

@@ -56,9 +56,9 @@ impl Table {
         Self::Native { db, walk }
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Value<'_>>> {
         match self {
-            Self::Native { db, .. } => db.get(key),
+            Self::Native { db, walk } => walk.get(db, key),
             Self::Old(old) => old.table.get_bytes(key),
         }
     }

@@ -37,6 +37,7 @@ mod change;
 mod check;
 #[cfg(test)]
 mod crash_tests;
+mod cursor;
 mod disk;
 mod extent;
 mod flush;
@@ -59,6 +60,7 @@ pub(crate) mod url;
 
 pub(crate) use addresses::Shape;
 pub use check::CheckReport;
+pub use cursor::Cursor;
 pub(crate) use extent::{extent_of, records_of};
 pub(crate) use header::flaw_of_spares;
 pub use open::Options;

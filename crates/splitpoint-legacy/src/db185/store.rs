@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use splitpoint::hash::{HashFunction, PROBE_KEY};
 use splitpoint::{Error, Result};
@@ -16,6 +17,9 @@ use super::page_map::Work;
 use super::pool::Pool;
 use super::scan::LiveScan;
 use crate::ByteOrder;
+
+/// The stores that were opened in this process.
+static STORE_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A key with its value.
 pub(super) type Pair = (Vec<u8>, Vec<u8>);
@@ -57,6 +61,8 @@ pub(super) struct Store {
     /// The failure that poisoned this handle.
     pub(super) poison: Option<String>,
     pub(super) scans: Vec<LiveScan>,
+    /// Its number in this process.
+    number: u64,
     /// Counts changes, so that a caller knows when remembered pages are outdated.
     pub(super) change_count: u64,
     /// What the table has done. A step along a chain counts, and only looks.
@@ -104,6 +110,7 @@ impl Store {
             is_changed: false,
             poison: None,
             scans: Vec::new(),
+            number: STORE_COUNT.fetch_add(1, Ordering::Relaxed),
             change_count: 0,
             work: Cell::default(),
             shape: header.shape,
@@ -124,6 +131,11 @@ impl Store {
             is_interrupted: self.is_interrupted,
             shape: self.shape.clone(),
         }
+    }
+
+    /// Returns what is the same as before, of any store of this process, only if nothing has changed since.
+    pub(super) fn state(&self) -> (u64, u64) {
+        (self.number, self.change_count)
     }
 
     /// Returns the fill factor, if it has been decided.
@@ -354,7 +366,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Corrupt`] where the chain is damaged; the pairs before have been visited.
-    fn visit_bucket(
+    pub(super) fn visit_bucket(
         &mut self,
         bucket: u32,
         steps: &mut Steps,

@@ -87,6 +87,11 @@ impl Db185 {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the store, which nobody else has meanwhile.
+    pub(super) fn store_mut(&mut self) -> &mut Store {
+        self.store.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Syncs and closes the table.
     ///
     /// Dropping a handle does the same, but ignores failures.
@@ -140,8 +145,7 @@ impl Db185 {
 
 impl Drop for Db185 {
     fn drop(&mut self) {
-        let store = self.store.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = store.sync();
+        let _ = self.store_mut().sync();
     }
 }
 

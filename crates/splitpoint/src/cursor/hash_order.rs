@@ -26,11 +26,19 @@ use crate::index::Lines;
 use crate::index::lookup::for_each_line;
 use crate::index::shape::Shape;
 use crate::linear::{BucketIndex, Geometry};
+use crate::log::record::Pair;
 use crate::store::Store;
 use crate::testing::mutant::{self, Mutant};
+use crate::value::Value;
 
 /// Keys that a cursor reads ahead at first, and at most, unless one bucket has more.
 const AHEAD: (usize, usize) = (8, 64);
+
+/// Keys that most buckets of a table have at least, unless many were deleted.
+const KEYS_PER_BUCKET_MIN: usize = 4;
+
+/// Bytes of the largest value that a cursor reads ahead.
+const VALUE_AHEAD_BYTES_MAX: usize = 1024;
 
 /// A place in the keys of a [`Db`], in the order of their hashes.
 ///
@@ -57,11 +65,15 @@ const AHEAD: (usize, usize) = (8, 64);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cursor {
-    /// The keys read ahead, one behind the other.
+    /// The keys read ahead, one behind the other, each with its value behind it if that was read too.
     bytes: Vec<u8>,
     /// The places of those, ascending.
     ahead: Vec<Ahead>,
     next: usize,
+    /// The one that came last.
+    last: Option<usize>,
+    /// Whether the program has asked for a value: then they are read with the keys.
+    reads_values: bool,
     /// Keys to read ahead.
     ahead_count: usize,
     /// Where to read on, or `None` at the end.
@@ -73,12 +85,13 @@ pub struct Cursor {
 /// The number of a store in this process, and its last change.
 type LastChange = (u64, (u64, u64));
 
-/// A key that was read ahead.
+/// A key that was read ahead, and perhaps its value.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     place: u64,
     start: usize,
     end: usize,
+    value_end: Option<usize>,
 }
 
 impl Default for Cursor {
@@ -91,8 +104,16 @@ impl Default for Cursor {
 impl Cursor {
     /// Returns a cursor before the first key whose [place](Db::place_of) is `place` or behind it.
     pub fn at(place: u64) -> Self {
-        let (bytes, ahead) = (Vec::new(), Vec::new());
-        Self { bytes, ahead, next: 0, ahead_count: AHEAD.0, from: Some(place), seen: None }
+        Self {
+            bytes: Vec::new(),
+            ahead: Vec::new(),
+            next: 0,
+            last: None,
+            reads_values: false,
+            ahead_count: AHEAD.0,
+            from: Some(place),
+            seen: None,
+        }
     }
 
     /// Returns a cursor behind `key`, which need not exist.
@@ -155,14 +176,56 @@ impl Cursor {
             }
             let Ahead { start, end, .. } = self.ahead[self.next];
             // It may have been deleted since.
-            let is_unchanged = self.seen == Some(db.store().last_change())
-                || mutant::is_made(Mutant::TrustsKeysAhead);
-            let is_there = is_unchanged || db.contains(&self.bytes[start..end])?;
+            let is_there = self.is_unchanged(db) || db.contains(&self.bytes[start..end])?;
             self.next += 1;
             if is_there {
+                self.last = Some(self.next - 1);
                 return Ok(Some(&self.bytes[start..end]));
             }
         }
+    }
+
+    /// Returns the value that the key which came last has now, or `None` if it was deleted since.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::get`].
+    ///
+    /// # Cost
+    ///
+    /// The first call of a walk is a lookup. From then on, values of at most 1,024 bytes are read with the keys,
+    /// so a call looks up the key only if the store has changed since, or if the value is larger.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put_many((0..1000_u32).map(|i| (i.to_le_bytes(), i.to_string())))?;
+    /// let mut cursor = splitpoint::Cursor::default();
+    /// let mut digits = 0;
+    /// while cursor.next(&db)?.is_some() {
+    ///     digits += cursor.value(&db)?.map_or(0, |value| value.len());
+    /// }
+    /// assert_eq!(digits, 10 + 90 * 2 + 900 * 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn value<'a>(&'a mut self, db: &'a Db) -> Result<Option<Value<'a>>> {
+        self.reads_values = true;
+        let Some(last) = self.last else { return Ok(None) };
+        let Ahead { start, end, value_end, .. } = self.ahead[last];
+        match value_end {
+            Some(value_end) if self.is_unchanged(db) => {
+                Ok(Some(Value::borrowed(&self.bytes[end..value_end])))
+            }
+            _ => db.get(&self.bytes[start..end]),
+        }
+    }
+
+    /// Returns whether the store is as it was before the keys were read.
+    fn is_unchanged(&self, db: &Db) -> bool {
+        self.seen == Some(db.store().last_change()) || mutant::is_made(Mutant::TrustsKeysAhead)
     }
 
     /// Reads the keys of the next buckets.
@@ -170,13 +233,20 @@ impl Cursor {
         self.bytes.clear();
         self.ahead.clear();
         self.next = 0;
-        let (from, count) = (self.from, self.ahead_count);
+        self.last = None;
+        let (from, count, reads_values) = (self.from, self.ahead_count, self.reads_values);
         let Some(first) = from else { return Ok(()) };
         self.seen = Some(db.store().last_change());
-        let found = db.store().keys_from(first, count, |place, key| {
+        let found = db.store().pairs_from(first, count, |place, pair| {
             let start = self.bytes.len();
-            self.bytes.extend_from_slice(key);
-            self.ahead.push(Ahead { place, start, end: self.bytes.len() });
+            self.bytes.extend_from_slice(pair.key);
+            let end = self.bytes.len();
+            let is_read = reads_values && pair.value.len() <= VALUE_AHEAD_BYTES_MAX;
+            let value_end = is_read.then(|| {
+                self.bytes.extend_from_slice(pair.value);
+                self.bytes.len()
+            });
+            self.ahead.push(Ahead { place, start, end, value_end });
         });
         if found.is_err() {
             self.ahead.clear();
@@ -211,42 +281,55 @@ impl Store {
         (self.number, self.region.live().last_change())
     }
 
-    /// Calls `each` with the keys from a place on, of at least `count` keys or until the end, bucket by
+    /// Calls `each` with the pairs from a place on, of at least `count` keys or until the end, bucket by
     /// bucket. Returns the place where the next bucket begins.
-    fn keys_from(
+    fn pairs_from(
         &self,
         from: u64,
         count: usize,
-        mut each: impl FnMut(u64, &[u8]),
+        mut each: impl FnMut(u64, Pair<'_>),
     ) -> Result<Option<u64>> {
         let region = &self.region;
         let Some(reader) = &self.reader else {
             // Nothing is moved or reused meanwhile.
             let _writer = self.lock_out_others()?;
-            return self.keys_of_lines(&region.windows, from, count, &mut each);
+            return self.pairs_of_lines(&region.windows, from, count, &mut each);
         };
         let _pin = reader.pin(region)?;
-        let (keys, place) = reader.look(region, |lines| {
-            let mut keys = Vec::new();
-            let add = &mut |place, key| keys.push((place, key));
-            let place = self.keys_of_lines(lines, from, count, add)?;
-            Ok((keys, place))
+        let (pairs, place) = reader.look(region, |lines| {
+            let mut pairs = Vec::new();
+            let add = &mut |place, pair| pairs.push((place, pair));
+            let place = self.pairs_of_lines(lines, from, count, add)?;
+            Ok((pairs, place))
         })?;
-        for (place, key) in keys {
-            each(place, key);
+        for (place, pair) in pairs {
+            each(place, pair);
         }
         Ok(place)
     }
 
-    fn keys_of_lines<'a>(
+    /// Prefetches the first lines of so many buckets from a place on: they are far from each other.
+    fn prefetch_buckets(&self, geometry: Geometry, from: u64, count: usize) {
+        let mut place = Some(from);
+        for _ in 0..count {
+            let Some(at) = place else { return };
+            let bucket = geometry.bucket_of(at.reverse_bits());
+            self.region.windows.prefetch_bucket(bucket);
+            place = end_of(geometry, bucket);
+        }
+    }
+
+    fn pairs_of_lines<'a>(
         &'a self,
         lines: &impl Lines,
         from: u64,
         count: usize,
-        each: &mut impl FnMut(u64, &'a [u8]),
+        each: &mut impl FnMut(u64, Pair<'a>),
     ) -> Result<Option<u64>> {
         // Each with the place from which on its bucket was wanted.
         let mut addrs: Vec<(Addr, u64)> = Vec::with_capacity(count + 8);
+        let geometry = Shape::of_word(lines.shape().load(Ordering::Relaxed)).geometry;
+        self.prefetch_buckets(geometry, from, 1 + count / KEYS_PER_BUCKET_MIN);
         let mut place = Some(from);
         while let Some(at) = place.filter(|_| addrs.len() < count) {
             place = addrs_of_bucket(lines, at, &mut addrs)?;
@@ -256,10 +339,10 @@ impl Store {
             view.prefetch_record(addr);
         }
         for (addr, at) in addrs {
-            let key = view.pair(addr)?.key;
-            let key_place = self.hash_of(key).reverse_bits();
-            if key_place >= at {
-                each(key_place, key);
+            let pair = view.pair(addr)?;
+            let place = self.hash_of(pair.key).reverse_bits();
+            if place >= at {
+                each(place, pair);
             }
         }
         Ok(place)
@@ -383,6 +466,57 @@ mod tests {
         assert!(mutant::with(Mutant::TrustsKeysAhead, come));
     }
 
+    /// Returns whether a cursor of `db` that has read values ahead returns one that `other` has replaced since.
+    fn replaced_values_come(db: &Db, other: &Db) -> bool {
+        let key_count = 4 * AHEAD.1 as u32;
+        for i in 0..key_count {
+            db.put(key(i), "old").expect("nothing fails");
+        }
+        let mut cursor = Cursor::default();
+        assert_eq!(cursor.value(db).expect("nothing fails"), None);
+        for _ in 0..key_count / 2 {
+            assert!(cursor.next(db).expect("nothing fails").is_some());
+            assert_eq!(cursor.value(db).expect("nothing fails").expect("it is there"), "old");
+        }
+        while cursor.next == cursor.ahead.len() || cursor.ahead[cursor.next].value_end.is_none() {
+            cursor.next(db).expect("nothing fails").expect("there are more");
+        }
+        for i in 0..key_count {
+            other.put(key(i), "new").expect("nothing fails");
+        }
+        cursor.next(db).expect("nothing fails").expect("it is there");
+        cursor.value(db).expect("nothing fails").expect("it is there") == "old"
+    }
+
+    #[test]
+    fn a_value_that_was_replaced_since_it_was_read_ahead_does_not_come() {
+        let come = || {
+            let db = Db::in_memory().expect("nothing fails");
+            replaced_values_come(&db, &db)
+        };
+        assert!(!come());
+        assert!(mutant::with(Mutant::TrustsKeysAhead, come));
+    }
+
+    #[test]
+    fn the_value_of_a_key_is_what_it_has_now_and_none_once_it_is_deleted() {
+        let db = Db::in_memory().unwrap();
+        let long = vec![7; VALUE_AHEAD_BYTES_MAX + 1];
+        db.put_many((0..500).map(|i| (key(i), &long[i as usize % 2..]))).unwrap();
+        let mut cursor = Cursor::default();
+        let mut count = 0;
+        while let Some(found) = cursor.next(&db).unwrap().map(<[u8]>::to_vec) {
+            let i = u32::from_le_bytes(*found.first_chunk().unwrap());
+            assert_eq!(cursor.value(&db).unwrap().unwrap(), long[i as usize % 2..]);
+            assert!(db.delete(&found).unwrap());
+            assert_eq!(cursor.value(&db).unwrap(), None);
+            db.put(&found, "again").unwrap();
+            assert_eq!(cursor.value(&db).unwrap().unwrap(), "again");
+            count += 1;
+        }
+        assert_eq!(count, 500);
+    }
+
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
     fn a_key_that_another_handle_has_deleted_does_not_come() {
@@ -391,6 +525,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let open = || Options::new().sharing(sharing).open(dir.path().join("a")).unwrap();
             assert!(!deleted_keys_come(&open(), &open()));
+            assert!(!replaced_values_come(&open(), &open()));
         }
     }
 

@@ -1111,6 +1111,7 @@ fn put_many_begins_a_checkpoint_before_all_its_bytes_are_stored() {
     assert_eq!(writer.checkpoints.begun_count, 1);
     let begun = writer.checkpoints.begun_lsn;
     assert!(begun < writer.log.position().lsn / 2, "at {begun}");
+}
 /// What names a big record, or ends a batch, is dead from the beginning; the killed process has not published
 /// that.
 #[test]

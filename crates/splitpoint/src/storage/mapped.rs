@@ -90,6 +90,7 @@ impl Mapped {
         let path = file.path().to_path_buf();
         if let Some(own) = file.own_description() {
             let (own, found) = look_at(own?)?;
+            own.mark();
             let claims = Arc::new(Claims::default());
             let neighbours = Neighbours::of_program(own.clone(), claims.clone());
             let lock = Lock::ByTurns(neighbours, file.clone());

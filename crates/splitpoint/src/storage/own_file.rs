@@ -2,16 +2,27 @@
 //!
 //! Daemons close all descriptors from 3 up, and then open files of their own, which get the same numbers.
 //! What is written through such a number goes into a stranger's file, and closing it closes that.
+//!
+//! Whose file it is says `fstat`. It costs as much as a lock, of which a turn has three, so a description that
+//! nobody else has can be *marked*: its position, which no call here uses, is a random number of terabytes. Where
+//! the number leads to a description with that position, it is this one. Any other position says nothing.
 
+use std::collections::hash_map::RandomState;
 use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::ops::Deref;
 use std::os::fd::IntoRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::status::Status;
+use crate::testing::mutant::{self, Mutant};
+
+/// The least position that is a mark; all are below twice as much.
+const MARK_MIN: u64 = 1 << 40;
 
 /// An open file that notices when its descriptor leads elsewhere.
 #[derive(Debug)]
@@ -24,6 +35,8 @@ pub(super) struct OwnFile {
     is_unnamed: bool,
     /// Whether the program may have closed the descriptor since.
     is_watched: AtomicBool,
+    /// The position of the description, or 0 if it is not marked.
+    mark: AtomicU64,
 }
 
 impl OwnFile {
@@ -41,6 +54,7 @@ impl OwnFile {
             inode,
             is_unnamed: false,
             is_watched: AtomicBool::new(true),
+            mark: AtomicU64::new(0),
         }
     }
 
@@ -69,10 +83,31 @@ impl OwnFile {
         self.is_watched.store(true, Ordering::Relaxed);
     }
 
+    /// Marks the description, which no other handle may have, nor the program, so that a look at it is cheap.
+    pub(super) fn mark(&self) {
+        let random = RandomState::new().build_hasher().finish();
+        let random = if mutant::is_made(Mutant::SharesMarks) { 0 } else { random };
+        let mark = MARK_MIN | random & (MARK_MIN - 1);
+        // A file system with smaller files refuses it.
+        if rustix::fs::seek(&**self, SeekFrom::Start(mark)) == Ok(mark) {
+            self.mark.store(mark, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn is_marked(&self) -> bool {
+        let mark = self.mark.load(Ordering::Relaxed);
+        mark != 0 && rustix::fs::tell(&**self) == Ok(mark)
+    }
+
     /// Returns the file to write to it, or an error if its descriptor leads elsewhere.
     pub(super) fn checked(&self) -> io::Result<&File> {
         let is_trusted = !self.is_watched.load(Ordering::Relaxed);
-        if is_trusted || self.is_own() { Ok(self) } else { Err(Errno::BADF.into()) }
+        if is_trusted || self.is_marked() || self.is_own() {
+            Ok(self)
+        } else {
+            Err(Errno::BADF.into())
+        }
     }
 
     /// Returns the file, wherever its descriptor leads.
@@ -139,5 +174,36 @@ mod tests {
         // SAFETY: the descriptor is still open, or the next line fails.
         let number = unsafe { BorrowedFd::borrow_raw(number) };
         assert!(rustix::fs::fstat(number.as_fd()).is_ok(), "it was not closed");
+    }
+
+    fn marked() -> OwnFile {
+        let own =
+            OwnFile::new(tempfile::tempfile().expect("nothing fails")).expect("nothing fails");
+        own.mark();
+        own
+    }
+
+    /// Returns whether a marked descriptor that leads to the file of another handle counts as its own.
+    fn is_taken_for_another() -> bool {
+        let (own, other) = (marked(), marked());
+        assert!(own.checked().is_ok() && own.is_marked());
+        // SAFETY: the descriptor is open, and this value is never dropped.
+        let place = unsafe { OwnedFd::from_raw_fd(own.as_raw_fd()) };
+        let mut place = std::mem::ManuallyDrop::new(place);
+        rustix::io::dup2(&*other, &mut place).expect("nothing fails");
+        own.checked().is_ok()
+    }
+
+    #[test]
+    fn a_mark_is_that_of_one_description() {
+        assert!(!is_taken_for_another());
+        assert!(mutant::with(Mutant::SharesMarks, is_taken_for_another));
+    }
+
+    #[test]
+    fn a_file_whose_mark_has_gone_is_known_all_the_same() {
+        let own = marked();
+        rustix::fs::seek(&*own, SeekFrom::Start(5)).unwrap();
+        assert!(!own.is_marked() && own.checked().is_ok());
     }
 }

@@ -114,6 +114,8 @@ pub(crate) enum Mutant {
     SyncsTailAlone,
     /// A call waits for a lock of the whole file that its own program has.
     MeetsOwnLock,
+    /// All open files have one mark, so the number of one that leads to another counts as its own.
+    SharesMarks,
     /// A reader goes on although its pin was refused.
     ReadsUnpinned,
     /// A cursor returns the keys that it has read ahead although the store has changed since.

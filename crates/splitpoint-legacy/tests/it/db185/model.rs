@@ -1,11 +1,14 @@
 //! Random operations on tables of all parameters, compared with a `BTreeMap` and checked.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
+use splitpoint::hash::{HashFunction, HashId};
 use splitpoint::{PutMode, Table, TableExt};
 use splitpoint_legacy::ByteOrder;
-use splitpoint_legacy::db185::{Db185, Options};
+use splitpoint_legacy::db185::{Cursor, Db185, Options};
 
 use super::{Content, assert_content, assert_sound, assert_whole, content};
 
@@ -61,6 +64,8 @@ enum Step {
     Get(u16, KeySize),
     /// Delete everything that a scan returns, of which the first byte is below.
     DeleteInScan(u8),
+    /// Go so many keys on with a cursor, or begin with another one.
+    Walk(u16),
     Sync,
     Reopen,
 }
@@ -116,6 +121,7 @@ fn steps() -> impl Strategy<Value = Step> {
         4 => (number.clone(), keys.clone()).prop_map(|(number, key)| Step::Delete(number, key)),
         3 => (number, keys).prop_map(|(number, key)| Step::Get(number, key)),
         1 => (0..40_u8).prop_map(Step::DeleteInScan),
+        2 => (0..200_u16).prop_map(Step::Walk),
         1 => Just(Step::Sync),
         1 => Just(Step::Reopen),
     ]
@@ -134,6 +140,102 @@ fn delete_in_scan(table: &Db185, below: u8, model: &mut Content) {
     model.retain(|key, _| key.first().is_none_or(|first| *first >= below));
 }
 
+/// A walk with a cursor, beside which the table changes.
+#[derive(Default)]
+struct Walk {
+    cursor: Cursor,
+    came: BTreeSet<Vec<u8>>,
+    /// The keys that the table has had since it began.
+    staying: BTreeSet<Vec<u8>>,
+}
+
+impl Walk {
+    fn of(model: &Content) -> Self {
+        Self { staying: model.keys().cloned().collect(), ..Self::default() }
+    }
+
+    /// Goes on, and returns whether it has come to the end.
+    fn go_on(&mut self, count: usize, table: &mut Db185, model: &Content) -> bool {
+        for _ in 0..count {
+            let Some((key, value)) = self.cursor.next(table).expect("nothing is damaged") else {
+                assert!(self.staying.is_subset(&self.came), "a key that stays does not come");
+                return true;
+            };
+            assert_eq!(model.get(key).map(Vec::as_slice), Some(value));
+            assert!(self.came.insert(key.to_vec()), "a key comes twice");
+        }
+        false
+    }
+}
+
+/// The child of a fork may have a file that lacks what its parent has not synced.
+#[test]
+fn a_walk_goes_on_in_an_older_file_with_fewer_buckets() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name| dir.path().join(name);
+    let options = Options::new().page_bytes(256);
+    let mut table = options.open(path("a")).unwrap();
+    let mut model = Content::new();
+    for number in 0..4000_u32 {
+        table.put(&number.to_le_bytes(), b"value").unwrap();
+        if number == 300 {
+            table.sync().unwrap();
+            std::fs::copy(path("a"), path("b")).unwrap();
+        }
+        if number <= 300 {
+            model.insert(number.to_le_bytes().to_vec(), b"value".to_vec());
+        }
+    }
+    for count in [0, 1, 700, 2000, 3990] {
+        let mut cursor = Cursor::default();
+        let mut came = Vec::new();
+        for _ in 0..count {
+            let (key, _) = cursor.next(&mut table).unwrap().unwrap();
+            came.push(key.to_vec());
+        }
+        let mut older = options.open(path("b")).unwrap();
+        if count > 0 {
+            assert!(older.parameters().overflow_pages < table.parameters().overflow_pages);
+        }
+        while let Some((key, _)) = cursor.next(&mut older).unwrap() {
+            came.push(key.to_vec());
+        }
+        came.retain(|key| model.contains_key(key));
+        assert_eq!(came.len(), model.len(), "after {count}");
+        assert_eq!(came.iter().collect::<BTreeSet<_>>().len(), model.len());
+    }
+}
+
+#[test]
+fn what_was_read_ahead_counts_only_while_nothing_changes() {
+    let same = HashFunction::user(HashId(0x8000_1a33), "same", |_, _| 0).unwrap();
+    let options = Options::new().hash(same);
+    let mut table = options.in_memory().unwrap();
+    for key in ["a", "b", "c"] {
+        table.put(key.as_bytes(), b"old").unwrap();
+    }
+    let mut cursor = Cursor::default();
+    assert!(!cursor.is_ahead(&mut table));
+    let first = cursor.next(&mut table).unwrap().unwrap().0.to_vec();
+    assert!(cursor.is_ahead(&mut table));
+    let mut rest = [b"a", b"b", b"c"].into_iter().filter(|key| key[..] != first[..]);
+    let (deleted, replaced) = (rest.next().unwrap(), rest.next().unwrap());
+    assert!(table.delete(deleted).unwrap());
+    table.put(replaced, b"new").unwrap();
+    assert!(!cursor.is_ahead(&mut table));
+    assert_eq!(cursor.next(&mut table).unwrap(), Some((&replaced[..], &b"new"[..])));
+    assert_eq!(cursor.next(&mut table).unwrap(), None);
+    // Another table that has changed as often is another one.
+    let mut other = options.in_memory().unwrap();
+    let mut cursor = Cursor::default();
+    table.put(b"d", b"").unwrap();
+    cursor.next(&mut table).unwrap();
+    for key in ["e", "f", "g", "h", "i", "j"] {
+        other.put(key.as_bytes(), b"").unwrap();
+        assert_ne!(cursor.is_ahead(&mut other), cursor.is_ahead(&mut table));
+    }
+}
+
 fn run(setup: &Setup, steps: &[Step]) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("table.db");
@@ -145,6 +247,7 @@ fn run(setup: &Setup, steps: &[Step]) {
     let page_bytes = 1 << setup.page_bits;
     let mut table = open();
     let mut model = Content::new();
+    let mut walk = Walk::default();
     for (number, step) in steps.iter().enumerate() {
         match *step {
             Step::Put(key_number, key_size, value_size, mode) => {
@@ -167,6 +270,11 @@ fn run(setup: &Setup, steps: &[Step]) {
                 assert_eq!(value.as_deref(), model.get(&key).map(Vec::as_slice));
             }
             Step::DeleteInScan(below) => delete_in_scan(&table, below, &mut model),
+            Step::Walk(count) => {
+                if walk.go_on(count.into(), &mut table, &model) {
+                    walk = Walk::of(&model);
+                }
+            }
             Step::Sync => table.sync().expect("the file is written"),
             Step::Reopen if setup.is_in_file => {
                 drop(table);
@@ -176,7 +284,9 @@ fn run(setup: &Setup, steps: &[Step]) {
             }
             Step::Reopen => {}
         }
+        walk.staying.retain(|key| model.contains_key(key));
     }
+    assert!(walk.go_on(usize::MAX, &mut table, &model));
     assert_content(&table, &model);
     assert_sound(&table);
     if setup.is_in_file {
