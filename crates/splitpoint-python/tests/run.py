@@ -14,6 +14,8 @@ def main():
     installed = pathlib.Path(sysconfig.get_path("platlib")).resolve()
     if installed not in pathlib.Path(splitpoint.__file__).resolve().parents:
         sys.exit(f"error: {splitpoint.__file__} is not installed; expected it below {installed}")
+    if not hasattr(splitpoint.Table, "_panic"):
+        sys.exit("error: some tests need the feature `testing`: `maturin develop --features testing`")
     # An error in `__del__`, such as a `ResourceWarning`, is only printed otherwise.
     unraisable = []
     sys.unraisablehook = lambda it: unraisable.append(repr(it.exc_value))

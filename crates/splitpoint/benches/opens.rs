@@ -1,11 +1,12 @@
 //! What it costs to open a small store, read or store one pair, and close it again, as web workers do.
 //!
 //! ```sh
-//! cargo bench -p splitpoint --bench opens -- [DIRECTORY] [--count N] [--only KIND]
+//! cargo bench -p splitpoint --bench opens -- [DIRECTORY] [--count N] [--only KIND] [--pairs N]
 //! ```
 //!
-//! The store has 1,000 pairs and is in `DIRECTORY`, by default a temporary one. For each kind of handle
-//! the medians of the opening, the operation and the close, and what 90 % of them take together.
+//! The store has `--pairs` pairs (1,000) and is in `DIRECTORY`, by default a temporary one. For each kind of
+//! handle the medians of the opening, the operation and the close, and what 90 % of them take together. "Late" is
+//! an opening by turns that does not know of the close before, as if it came more than a second after that.
 //! Beside it, in the same run, the least that can be done with a file: open, flock, one write, close.
 //!
 //! To see the calls of the system: `strace -f -T`. Each part begins with `getppid`, which does nothing.
@@ -15,6 +16,7 @@
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,7 +25,8 @@ use splitpoint::{Durability, Options, Sharing};
 
 type Run<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-const PAIRS: u64 = 1_000;
+/// Where handles by turns note that they were closed in order.
+const LEFT_OFFSET: u64 = 12_288 + 40;
 
 /// How a store is opened and used.
 struct Way {
@@ -31,14 +34,19 @@ struct Way {
     sharing: Sharing,
     durability: Durability,
     is_put: bool,
+    is_late: bool,
 }
 
 const fn way(name: &'static str, sharing: Sharing, durability: Durability, is_put: bool) -> Way {
-    Way { name, sharing, durability, is_put }
+    Way { name, sharing, durability, is_put, is_late: false }
 }
 
-const WAYS: [Way; 9] = [
+const LATE: Way =
+    Way { is_late: true, ..way("shared put, late", Sharing::Shared, Durability::Buffered, true) };
+
+const WAYS: [Way; 10] = [
     way("shared get", Sharing::Shared, Durability::Buffered, false),
+    LATE,
     way("shared put", Sharing::Shared, Durability::Buffered, true),
     way("shared put, flushed", Sharing::Shared, Durability::Sync, true),
     way("per call get", Sharing::PerCall, Durability::Buffered, false),
@@ -53,13 +61,14 @@ const WAYS: [Way; 9] = [
 type Parts = [Duration; 3];
 
 fn main() -> Run {
-    let mut count = 500_u64;
+    let (mut count, mut pairs) = (500_u64, 1_000_u64);
     let mut only = None;
     let mut directory: Option<PathBuf> = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--count" => count = arguments.next().ok_or("--count takes a number")?.parse()?,
+            "--pairs" => pairs = arguments.next().ok_or("--pairs takes a number")?.parse()?,
             "--only" => only = arguments.next(),
             "--bench" => {}
             path => directory = Some(path.into()),
@@ -76,16 +85,16 @@ fn main() -> Run {
     }
     for way in WAYS.iter().filter(|way| only.as_ref().is_none_or(|only| way.name == only)) {
         let path = directory.join("opens.spt");
-        make(&path)?;
-        report(way.name, &measure(count, |i| open_and_close(&path, way, i))?);
+        make(&path, pairs)?;
+        report(way.name, &measure(count, |i| open_and_close(&path, way, i % pairs))?);
         std::fs::remove_file(&path)?;
     }
     Ok(())
 }
 
-fn make(path: &Path) -> Run {
+fn make(path: &Path, pairs: u64) -> Run {
     let db = Options::new().open(path)?;
-    for i in 0..PAIRS {
+    for i in 0..pairs {
         db.put(i.to_le_bytes(), [7; 40])?;
     }
     db.close()?;
@@ -94,12 +103,15 @@ fn make(path: &Path) -> Run {
 
 fn open_and_close(path: &Path, way: &Way, i: u64) -> Run<Parts> {
     let options = Options::new().sharing(way.sharing).durability(way.durability);
+    if way.is_late {
+        File::options().write(true).open(path)?.write_all_at(&[0; 8], LEFT_OFFSET)?;
+    }
     let _ = parent_id();
     let begun = Instant::now();
     let db = options.open(path)?;
     let opened = Instant::now();
     let _ = parent_id();
-    let key = (i % PAIRS).to_le_bytes();
+    let key = i.to_le_bytes();
     if way.is_put {
         db.put(key, [i as u8; 40])?;
     } else {

@@ -556,9 +556,9 @@ impl Options {
     /// use splitpoint::{ErrorKind, Options, Sharing};
     ///
     /// let alone = splitpoint::Db::open(&path)?;
-    /// let per_call = Options::new().sharing(Sharing::PerCall);
+    /// let per_call = Options::new().sharing(Sharing::PerCall).lock_timeout(Duration::from_secs(3600));
     /// let refused = per_call.open_timeout(Duration::from_millis(10)).open(&path).unwrap_err();
-    /// assert_eq!(refused.kind(), ErrorKind::Locked); // After 10 milliseconds instead of 10 seconds.
+    /// assert_eq!(refused.kind(), ErrorKind::Locked); // After 10 milliseconds instead of an hour.
     /// # Ok(())
     /// # }
     /// ```

@@ -77,7 +77,8 @@ fn open_and_lock_with(
                 _ => Duration::ZERO,
             };
             // The others may have let this one in between the two looks.
-            let wait_max = wait_max.max(options.lock_timeout.unwrap_or_default());
+            let asked = options.open_timeout.or(options.lock_timeout);
+            let wait_max = wait_max.max(asked.unwrap_or_default());
             if was_refused && waiting.elapsed() >= wait_max {
                 let refused = refused(path, &file, options);
                 SharedFile::close_other(file);

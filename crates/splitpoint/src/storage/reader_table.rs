@@ -169,11 +169,12 @@ impl ReaderTable {
         unsafe { &*self.span().base.cast_const().cast() }
     }
 
-    /// Returns the halves of a word that processes sleep on by the first one; nobody uses the word itself.
+    /// Returns the halves of a word that processes sleep on by the first one; the word itself is only erased, by
+    /// a handle that is alone.
     fn halves(&self, word: usize) -> &[AtomicU32; 2] {
         assert!(word == WANTED || word == HANDED);
-        // SAFETY: the word is mapped as long as `self` lives, as of `words`, and aligned to 8; it is only
-        // ever used by its halves, as atomics.
+        // SAFETY: the word is mapped as long as `self` lives, as of `words`, and aligned to 8; it and its halves
+        // are only ever used as atomics, and never of two sizes at a time.
         unsafe { &*self.words()[word].as_ptr().cast_const().cast() }
     }
 
@@ -502,13 +503,13 @@ pub(crate) struct OtherReaders {
     pinning: LastAlive,
 }
 
-/// The reader that was alive when the kernel was asked last, by its place and by since when it holds
-/// something back, and how often it is taken for alive until it is asked again. For a thread that holds the
+/// The reader that was alive when the kernel was asked last, by its place and what it holds back with, a moment or
+/// a parity, and how often it is taken for alive until it is asked again. For a thread that holds the
 /// writer's lock.
 #[derive(Debug, Default)]
 struct LastAlive {
     place: AtomicU64,
-    since: AtomicU64,
+    hold: AtomicU64,
     looks_left: AtomicU64,
 }
 
@@ -523,18 +524,18 @@ impl LastAlive {
     }
 
     /// Returns whether a reader is alive; `ask` asks the kernel.
-    fn is_alive(&self, place: usize, since: u64, ask: impl FnOnce() -> bool) -> bool {
+    fn is_alive(&self, place: usize, hold: u64, ask: impl FnOnce() -> bool) -> bool {
         let place = place as u64;
         let looks_left = self.looks_left.load(Ordering::Relaxed);
         let is_same = self.place.load(Ordering::Relaxed) == place
-            && self.since.load(Ordering::Relaxed) == since;
+            && self.hold.load(Ordering::Relaxed) == hold;
         if is_same && looks_left > 0 {
             self.looks_left.store(looks_left - 1, Ordering::Relaxed);
             return true;
         }
         let is_alive = ask();
         self.place.store(place, Ordering::Relaxed);
-        self.since.store(since, Ordering::Relaxed);
+        self.hold.store(hold, Ordering::Relaxed);
         self.looks_left.store(if is_alive { LOOKS_UNTIL_ASKED } else { 0 }, Ordering::Relaxed);
         is_alive
     }

@@ -626,6 +626,8 @@ impl Store {
             let neighbours = self.region.storage().neighbours();
             let is_promised = self.durability != Durability::Buffered
                 || !writer.pace.is_unasked()
+                // Else the turn that makes the checkpoint flushes all of it, while the others wait.
+                || writer.checkpoints.is_unsynced()
                 || neighbours.is_some_and(Neighbours::is_of_program);
             let is_changed = writer.change_count > 0 || writer.mark == Mark::New;
             (is_changed, is_promised, writer.turn.word)

@@ -398,11 +398,13 @@ fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing(
             let stranger = dir.path().join("log");
             let log = File::options().read(true).write(true).create_new(true).open(&stranger);
             let log = Arc::new(log.unwrap());
+            let is_opened = Arc::new(AtomicBool::new(false));
             let taking = std::thread::spawn({
                 let (log, file) = (log.clone(), open_file(&path, false));
+                let is_opened = is_opened.clone();
                 move || {
                     let mut word = [1; 8];
-                    while word != [0; 8] {
+                    while word != [0; 8] && !is_opened.load(Ordering::SeqCst) {
                         file.read_exact_at(&mut word, TURN_OFFSET).unwrap();
                     }
                     system::take_numbers(&log);
@@ -412,6 +414,7 @@ fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing(
             let opened = Options::new().sharing(Sharing::PerCall).rebuild_index().open(&path);
             let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io);
             std::mem::forget(opened);
+            is_opened.store(true, Ordering::SeqCst);
             taking.join().unwrap();
             let again = open_file(&stranger, true);
             is_refused && log.metadata().unwrap().len() == 0 && lock_whole(&again, libc::F_WRLCK)

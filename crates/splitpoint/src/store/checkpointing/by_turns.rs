@@ -12,8 +12,9 @@
 //! | a turn, and between | the same with the other superblock, of a store that is compacted |
 //! | a turn | the place of the checkpoint before is free, and what the log does not need any more |
 //!
-//! A thread does what comes between turns, and has the turns between: those of a program that wants no lock
-//! between its calls are for its changes. A handle without a thread does it all after a change, a step at a time.
+//! A thread makes the flushes. The turns between are its own too, except with `PerCall`: there the next changes of
+//! the program take the steps, since nothing is locked between its calls. A handle without a thread does all of it
+//! after a change, a step at a time.
 //!
 //! # Whose it is
 //!

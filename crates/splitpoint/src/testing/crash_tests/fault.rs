@@ -106,7 +106,9 @@ impl Run {
                 return Err("a change succeeds on a poisoned handle".to_string());
             }
             Ok(()) => {
-                commits.iter().for_each(|commit| self.history.attempt(commit));
+                for commit in &commits {
+                    self.history.attempt(commit);
+                }
                 self.history.acknowledged = self.history.tried();
                 if is_synced {
                     self.history.synced = self.history.tried();

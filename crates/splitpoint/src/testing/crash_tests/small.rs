@@ -39,6 +39,14 @@ fn hollow(bytes: usize) -> Vec<u8> {
     value
 }
 
+/// Puts of new keys, then of a new one and one that is there.
+fn puts_together() -> Vec<Op> {
+    vec![
+        Op::PutMany((1..4).map(|i| (key(i), vec![i])).collect(), Buffered),
+        Op::PutMany(vec![(key(4), Vec::new()), (key(1), Vec::new())], Sync),
+    ]
+}
+
 /// The programs, each with a name: together they have every kind of event.
 pub(super) fn programs() -> Vec<(&'static str, f64, Vec<Op>)> {
     vec![
@@ -128,14 +136,7 @@ pub(super) fn programs() -> Vec<(&'static str, f64, Vec<Op>)> {
                 put(6, b"f", Buffered),
             ],
         ),
-        (
-            "puts together, behind which buckets are split",
-            1.0,
-            vec![
-                Op::PutMany((1..4).map(|i| (key(i), vec![i])).collect(), Buffered),
-                Op::PutMany(vec![(key(4), Vec::new()), (key(1), Vec::new())], Sync),
-            ],
-        ),
+        ("puts together, behind which buckets are split", 1.0, puts_together()),
         (
             "a batch",
             7.0,
