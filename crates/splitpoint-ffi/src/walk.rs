@@ -25,6 +25,8 @@ pub struct Walk {
     empty_before: u64,
     /// The turns of others when that was learned.
     seen: Option<u64>,
+    /// Room for the key of a pair that is being copied.
+    wanted: Vec<u8>,
     /// The keys of the walk in the file that this store was made from, which has another order.
     before: Option<Before>,
 }
@@ -132,7 +134,8 @@ impl Walk {
         if is_ahead { self.cursor.value(db) } else { db.get(key) }
     }
 
-    /// Copies the key that came last and its value, and returns whether it still has one.
+    /// Copies the key that came last and its value, and returns whether it still has one. Else `key` and `value`
+    /// stay as they are.
     ///
     /// # Errors
     ///
@@ -143,12 +146,21 @@ impl Walk {
             None => self.last.as_deref(),
         };
         let Some(last) = last else { return Ok(false) };
-        key.clear();
-        key.extend_from_slice(last);
-        let Some(found) = self.get(db, key)? else { return Ok(false) };
-        value.clear();
-        value.extend_from_slice(&found);
-        Ok(true)
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.clear();
+        wanted.extend_from_slice(last);
+        let copied = self.get(db, &wanted).map(|found| {
+            found.is_some_and(|found| {
+                value.clear();
+                value.extend_from_slice(&found);
+                true
+            })
+        });
+        if matches!(copied, Ok(true)) {
+            std::mem::swap(key, &mut wanted);
+        }
+        self.wanted = wanted;
+        copied
     }
 
     /// Returns the key after `key`, which may have come at any time, or never.
@@ -303,7 +315,9 @@ mod tests {
         let first = walk.first(&db).unwrap().unwrap().to_vec();
         assert!(db.delete(&first).unwrap());
         assert_eq!(walk.get(&db, &first).unwrap(), None);
+        let before = (key.clone(), value.clone());
         assert!(!walk.copy_pair(&db, &mut key, &mut value).unwrap());
+        assert_eq!((&key, &value), (&before.0, &before.1), "they are still of the pair before");
         let mut walk = Walk::resumed(vec![vec![7, 0, 0, 0], first, vec![9, 0, 0, 0]], 0);
         assert!(walk.next(&db).unwrap().is_some());
         assert!(walk.copy_pair(&db, &mut key, &mut value).unwrap());

@@ -166,6 +166,7 @@ impl Cursor {
     /// Every 64 keys, reads their buckets and records while the writers of this handle wait. Then, if the store
     /// has changed since, one lookup a key, of lines that were just read.
     pub fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
+        self.last = None;
         loop {
             if self.next == self.ahead.len() {
                 if self.from.is_none() {
@@ -185,7 +186,11 @@ impl Cursor {
         }
     }
 
-    /// Returns the value that the key which came last has now, or `None` if it was deleted since.
+    /// Returns the value that the key which came last has now, or `None` if it was deleted since, or if the last
+    /// [`next`](Self::next) has returned none.
+    ///
+    /// Of a change that another thread or process has not ended yet, such as a batch, it may show nothing where
+    /// [`Db::get`] already does.
     ///
     /// # Errors
     ///

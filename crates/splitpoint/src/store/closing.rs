@@ -106,7 +106,8 @@ impl Store {
         self.sync_new(&mut writer)?;
         assert_ne!(writer.mark, Mark::New, "a new store is durable before it is called clean");
         if writer.mark == Mark::Clean {
-            if writer.is_maintained {
+            // A store that holds room back keeps its blocks: this session has not said which.
+            if writer.is_maintained && self.needs(&writer).is_none() {
                 // The opening has filled holes, for stores beside them.
                 let _ = writer.extents.shrink(true);
             }

@@ -86,7 +86,7 @@ impl Writer {
 
 impl Store {
     /// Returns what this store should hold back.
-    fn needs(&self, writer: &Writer) -> Option<Needs> {
+    pub(super) fn needs(&self, writer: &Writer) -> Option<Needs> {
         let may_hold = may_hold(&self.region) && self.access == Access::ReadWrite;
         if !may_hold || writer.compacting.is_none() {
             return None;
