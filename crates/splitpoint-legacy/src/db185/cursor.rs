@@ -19,7 +19,7 @@ use super::table::Db185;
 ///
 /// # Cost
 ///
-/// Memory for the pairs of one bucket.
+/// Memory for the pairs of one bucket as the table was when the walk began, with all that came of it since.
 ///
 /// # Examples
 ///

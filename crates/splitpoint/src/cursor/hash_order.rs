@@ -37,8 +37,10 @@ const AHEAD: (usize, usize) = (8, 64);
 /// Keys that most buckets of a table have at least, unless many were deleted.
 const KEYS_PER_BUCKET_MIN: usize = 4;
 
-/// Bytes of the largest value that a cursor reads ahead.
+/// Bytes of the largest value that a cursor reads ahead, and of keys and values behind which it reads no more
+/// values: one bucket may have any number of keys.
 const VALUE_AHEAD_BYTES_MAX: usize = 1024;
+const AHEAD_BYTES_MAX: usize = 128 << 10;
 
 /// A place in the keys of a [`Db`], in the order of their hashes.
 ///
@@ -246,7 +248,8 @@ impl Cursor {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(pair.key);
             let end = self.bytes.len();
-            let is_read = reads_values && pair.value.len() <= VALUE_AHEAD_BYTES_MAX;
+            let is_read =
+                reads_values && pair.value.len() <= VALUE_AHEAD_BYTES_MAX && end < AHEAD_BYTES_MAX;
             let value_end = is_read.then(|| {
                 self.bytes.extend_from_slice(pair.value);
                 self.bytes.len()
@@ -475,7 +478,7 @@ mod tests {
     fn replaced_values_come(db: &Db, other: &Db) -> bool {
         let key_count = 4 * AHEAD.1 as u32;
         for i in 0..key_count {
-            db.put(key(i), "old").expect("nothing fails");
+            other.put(key(i), "old").expect("nothing fails");
         }
         let mut cursor = Cursor::default();
         assert_eq!(cursor.value(db).expect("nothing fails"), None);
@@ -532,6 +535,39 @@ mod tests {
             assert!(!deleted_keys_come(&open(), &open()));
             assert!(!replaced_values_come(&open(), &open()));
         }
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_reader_beside_a_writer_returns_no_value_that_was_replaced() {
+        let come = || {
+            let dir = tempfile::tempdir().expect("nothing fails");
+            let path = dir.path().join("a");
+            let writer = Db::open(&path).expect("nothing fails");
+            let reader = crate::Options::new().read_only().open(&path).expect("nothing fails");
+            replaced_values_come(&reader, &writer)
+        };
+        assert!(!come());
+        assert!(mutant::with(Mutant::TrustsKeysAhead, come));
+    }
+
+    #[test]
+    fn a_bucket_of_many_keys_is_read_ahead_with_few_of_its_values() {
+        let same = HashFunction::user(HashId(0x8000_1a33), "same", |_, _| 0).unwrap();
+        let db = crate::Options::new().hash(same).in_memory().unwrap();
+        db.put_many((0..500).map(|i| (key(i), vec![i as u8; 1000]))).unwrap();
+        let mut cursor = Cursor::default();
+        assert_eq!(cursor.value(&db).unwrap(), None);
+        let (mut count, mut largest_bytes) = (0, 0);
+        while let Some(found) = cursor.next(&db).unwrap() {
+            let i = found[0];
+            assert_eq!(cursor.value(&db).unwrap().unwrap(), [i; 1000][..]);
+            count += 1;
+            largest_bytes = largest_bytes.max(cursor.bytes.len());
+        }
+        assert_eq!(count, 500);
+        let bound = AHEAD_BYTES_MAX + VALUE_AHEAD_BYTES_MAX + 500 * 4;
+        assert!((AHEAD_BYTES_MAX..bound).contains(&largest_bytes), "{largest_bytes}");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Space of a file: when the pages of free granules go back to the system, and what is used again.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::format::{GRANULE_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, u64_at};
@@ -1112,15 +1114,16 @@ fn put_many_begins_a_checkpoint_before_all_its_bytes_are_stored() {
     let begun = writer.checkpoints.begun_lsn;
     assert!(begun < writer.log.position().lsn / 2, "at {begun}");
 }
+
 /// What names a big record, or ends a batch, is dead from the beginning; the killed process has not published
 /// that.
 #[test]
 fn a_kill_before_the_commit_of_a_change_leaves_its_names_dead() {
     for is_batch in [false, true] {
-        let disk = std::rc::Rc::new(SimDisk::new());
+        let disk = Rc::new(SimDisk::new());
         let db = disk.open(&options()).unwrap();
         overwrite(&db, 100, 100);
-        let copies = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let copies = Rc::new(RefCell::new(Vec::new()));
         let observer = {
             let (disk, copies) = (disk.clone(), copies.clone());
             move || copies.borrow_mut().push(disk.kill())
@@ -1157,7 +1160,7 @@ fn the_big_records_of_a_batch_that_fails_before_a_store_is_compacted_are_dead() 
     let batch = Batch::new().put("big", vec![7; 100_000]).put("too big", vec![7; 4 << 20]);
     db.apply(&batch).unwrap_err();
     let after = counts(&db)[3];
-    assert!(after >= before + 100_000, "{after} bytes after {before}");
+    assert!((100_000..110_000).contains(&(after - before)), "{after} bytes after {before}");
 }
 
 /// An opening fills the holes beside what a change stores to.

@@ -7,9 +7,7 @@
 //! nobody else has can be *marked*: its position, which no call here uses, is a random number of terabytes. Where
 //! the number leads to a description with that position, it is this one. Any other position says nothing.
 
-use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::ops::Deref;
 use std::os::fd::IntoRawFd;
@@ -85,7 +83,8 @@ impl OwnFile {
 
     /// Marks the description, which no other handle may have, nor the program, so that a look at it is cheap.
     pub(super) fn mark(&self) {
-        let random = RandomState::new().build_hasher().finish();
+        // Without one each look asks whose the file is.
+        let Ok(random) = getrandom::u64() else { return };
         let random = if mutant::is_made(Mutant::SharesMarks) { 0 } else { random };
         let mark = MARK_MIN | random & (MARK_MIN - 1);
         // A file system with smaller files refuses it.

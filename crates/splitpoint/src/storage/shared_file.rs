@@ -291,6 +291,7 @@ fn is_writable(file: &File) -> bool {
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
 mod tests {
+    use std::os::fd::AsRawFd as _;
     use std::sync::Barrier;
 
     use super::*;
@@ -336,6 +337,35 @@ mod tests {
             db.put("key", "value").unwrap();
             assert!(!db.store().takes_turns(), "{sharing:?}");
         }
+    }
+
+    /// Returns the positions of the open descriptions of a file, except of the program's.
+    fn positions(shared: &SharedFile, path: &Path) -> Vec<u64> {
+        let is_of_handle = |number: &i32| {
+            *number != shared.file().as_raw_fd()
+                && std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|to| to == path)
+        };
+        let position = |number: i32| {
+            let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
+            let text = text.expect("it is open");
+            let position = text.lines().find_map(|line| line.strip_prefix("pos:"));
+            position.and_then(|found| found.trim().parse().ok()).expect("it has a position")
+        };
+        (0..1000).filter(is_of_handle).map(position).collect()
+    }
+
+    #[test]
+    fn a_handle_by_turns_marks_its_own_description_and_leaves_the_programs_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("a");
+        let shared = by_turns(&path);
+        let db = Options::new().open_shared(&shared).unwrap();
+        for i in 0..1000_u32 {
+            db.put(i.to_le_bytes(), [7; 1000]).unwrap();
+        }
+        let marks = positions(&shared, &path).into_iter().filter(|&it| it >= 1 << 40);
+        assert_eq!(marks.count(), 1);
+        assert_eq!(rustix::fs::tell(shared.file()), Ok(0));
     }
 
     #[test]

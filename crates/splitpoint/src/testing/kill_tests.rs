@@ -483,6 +483,5 @@ fn dead_beyond_segments() -> u64 {
 fn a_kill_between_turns_that_compact_leaves_no_more_dead_bytes_than_segments_have() {
     let right = dead_beyond_segments();
     let wrong = mutant::with(Mutant::RetiresUncommitted, dead_beyond_segments);
-    println!("{right} {wrong}");
     assert!(right == 0 && wrong > 0, "{wrong} instead of {right}");
 }

@@ -596,6 +596,24 @@ mod tests {
     }
 
     #[test]
+    fn a_close_makes_the_log_durable_for_a_checkpoint_that_is_due() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, slow, _) = two(dir.path());
+        let store = open_with(&path, &options().durability(Durability::Buffered));
+        begin(&slow);
+        let mut count = 0;
+        while !store.lock().unwrap().checkpoints.is_unsynced() {
+            assert!(count < 200_000, "none is due");
+            put(&store, count..count + 100);
+            count += 100;
+        }
+        let lsn = store.lock().unwrap().log.position().lsn;
+        assert!(store.region.live().durable_lsn() < lsn);
+        store.close().unwrap();
+        assert!(slow.region.live().durable_lsn() >= lsn, "the next turn has to");
+    }
+
+    #[test]
     fn a_writer_syncs_itself_while_the_thread_flushes_an_image() {
         let dir = tempfile::tempdir().unwrap();
         let age_max = Some(Duration::from_nanos(1));
@@ -806,7 +824,9 @@ mod tests {
         let store = db.store();
         let mut number = 0_u32;
         let mut put_until = |is_done: &dyn Fn(&Writer) -> bool| {
+            let begun = number;
             while !is_done(&store.lock().unwrap()) {
+                assert!(number - begun < 10_000, "a change has done it itself, or nobody does");
                 db.put((number % 100).to_le_bytes(), [7; 1_000]).unwrap();
                 number += 1;
             }
