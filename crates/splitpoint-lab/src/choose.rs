@@ -19,6 +19,7 @@ use splitpoint::stats::Ideal;
 
 use crate::line_load::LINE_BYTES;
 use crate::measure::{Evidence, Grade};
+use crate::number::{fixed, grouped};
 use crate::partial::occupancy;
 use crate::probability::sidak;
 use crate::specimen::{Seeding, Stability};
@@ -239,7 +240,7 @@ impl Distribution {
     }
 
     fn caution(&self, specimen: &Specimen, manner: Manner, is_timed: bool) -> String {
-        let (ratio, size) = (self.worst_ratio, self.worst_bucket_count);
+        let (ratio, size) = (fixed(self.worst_ratio, 2), grouped(self.worst_bucket_count));
         let mut cautions = Vec::new();
         if !is_timed {
             cautions.push("its own time is not known and not counted".to_owned());
@@ -251,12 +252,13 @@ impl Distribution {
                     .push("keeps a structure of these keys: others will not have it".to_owned());
             }
             Manner::Slight => {
-                cautions.push(format!("a little less even than chance: x{ratio:.2} at {size}"));
+                cautions
+                    .push(format!("a little less even than chance: x{ratio} at {size} buckets"));
             }
             Manner::FailsElsewhere => {
-                cautions.push(format!("fits here, but costs x{ratio:.2} at {size} buckets"));
+                cautions.push(format!("fits here, but costs x{ratio} at {size} buckets"));
             }
-            Manner::Worse => cautions.push(format!("costs x{ratio:.2} at {size} buckets")),
+            Manner::Worse => cautions.push(format!("costs x{ratio} at {size} buckets")),
         }
         if !matches!(specimen.seeding(), Seeding::Key128 | Seeding::Key256) {
             cautions.push("not against hostile keys".into());
@@ -373,11 +375,11 @@ impl Study {
                     choice.named()
                 ),
                 grade => format!(
-                    "not {}, whose time is not known: {} at {} buckets, where a hit costs x{:.2}",
+                    "not {}, whose time is not known: {} at {} buckets, where a hit costs x{}",
                     choice.named(),
                     grade.word(),
-                    choice.worst_bucket_count,
-                    choice.cost_ratio
+                    grouped(choice.worst_bucket_count),
+                    fixed(choice.cost_ratio, 2)
                 ),
             });
         }
@@ -395,8 +397,9 @@ impl Study {
                                    others will not have"
                 .to_owned(),
             Manner::Slight | Manner::FailsElsewhere | Manner::Worse => format!(
-                "at {} buckets a hit costs x{:.2}",
-                best.worst_bucket_count, best.cost_ratio
+                "at {} buckets a hit costs x{}",
+                grouped(best.worst_bucket_count),
+                fixed(best.cost_ratio, 2)
             ),
             Manner::Fits if best.lookup_ns <= winner.lookup_ns * TIE => return None,
             Manner::Fits => format!(
@@ -419,8 +422,9 @@ fn why(winner: &Choice) -> String {
                                test it on other keys"
             .to_owned(),
         Manner::Slight | Manner::FailsElsewhere | Manner::Worse => format!(
-            "none fits at all sizes; its worst is x{:.2} at {} buckets",
-            winner.cost_ratio, winner.worst_bucket_count
+            "none fits at all sizes; its worst is x{} at {} buckets",
+            fixed(winner.cost_ratio, 2),
+            grouped(winner.worst_bucket_count)
         ),
     };
     format!(

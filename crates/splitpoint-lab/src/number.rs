@@ -32,6 +32,23 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(count))
 }
 
+/// Returns `number` with `decimals` decimals, and commas before them.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(splitpoint_lab::number::fixed(18_208.394, 2), "18,208.39");
+/// assert_eq!(splitpoint_lab::number::fixed(-0.004, 2), "0.00");
+/// ```
+pub fn fixed(number: f64, decimals: usize) -> String {
+    let plain = format!("{:.decimals$}", number.abs());
+    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    let whole = whole.parse().map_or_else(|_| whole.to_string(), grouped);
+    let is_zero = plain.bytes().all(|digit| matches!(digit, b'0' | b'.'));
+    let sign = if number < 0.0 && !is_zero { "-" } else { "" };
+    format!("{sign}{whole}{rest}")
+}
+
 /// Returns `bytes` with a binary unit.
 ///
 /// # Examples

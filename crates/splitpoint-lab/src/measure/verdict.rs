@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Report;
 use crate::key_positions::{Fault, bits_in_words};
-use crate::number::{counted, grouped, p_is};
+use crate::number::{counted, fixed, grouped, p_is};
 use crate::occupancy::{Occupancy, Test};
 use crate::partial::{PartialStats, by_size, keys_by_bucket};
 use crate::probability::{bits_of, sidak};
@@ -92,7 +92,8 @@ impl fmt::Display for Verdict {
             }
             Self::Worse { cost_ratio } => {
                 let word = self.grade().word();
-                write!(f, "{word}: less even than chance allows, a hit costs x{cost_ratio:.2}")
+                let cost = fixed(*cost_ratio, 2);
+                write!(f, "{word}: less even than chance allows, a hit costs x{cost}")
             }
         }
     }
@@ -247,10 +248,11 @@ impl Report {
                 )
             }
             Verdict::Worse { cost_ratio } => format!(
-                "{} by x{cost_ratio:.2} at {buckets} buckets: a hit looks at {:.2} keys, with \
-                 an ideal hash at {:.2}, and the fullest bucket holds {}, ideally {:.1} ({worse})",
+                "{} by x{} at {buckets} buckets: a hit looks at {} keys, with an ideal hash at \
+                 {:.2}, and the fullest bucket holds {}, ideally {:.1} ({worse})",
                 self.verdict.grade().word(),
-                self.probes_hit,
+                fixed(cost_ratio, 2),
+                fixed(self.probes_hit, 2),
                 self.probes_hit_ideal,
                 grouped(self.longest),
                 self.longest_ideal
@@ -393,14 +395,16 @@ impl Report {
                 if let Some(Alternative { reduction, bucket_count, cost_ratio, .. }) = best {
                     advice.push(format!(
                         "the reduction is to blame more than the function: by `{reduction}` with \
-                         {} buckets the same hashes cost x{cost_ratio:.2} of the ideal",
-                        grouped(*bucket_count)
+                         {} buckets the same hashes cost x{} of the ideal",
+                        grouped(*bucket_count),
+                        fixed(*cost_ratio, 2)
                     ));
                     advice.push(format!("or {another}"));
                 } else if let Some(best) = self.alternatives.iter().min_by(cheapest) {
                     advice.push(format!(
-                        "no other reduction helps (the best is `{}`, x{:.2}): {another}",
-                        best.reduction, best.cost_ratio
+                        "no other reduction helps (the best is `{}`, x{}): {another}",
+                        best.reduction,
+                        fixed(best.cost_ratio, 2)
                     ));
                 } else {
                     advice.push(another.to_owned());

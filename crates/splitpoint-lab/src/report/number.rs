@@ -1,16 +1,6 @@
 //! How numbers are written on the page: few digits, the same for every reader.
 
-pub(super) use crate::number::{bytes, counted, grouped, p_is, probability};
-
-/// Returns `number` with `decimals` decimals, and commas before them.
-pub(super) fn fixed(number: f64, decimals: usize) -> String {
-    let plain = format!("{:.decimals$}", number.abs());
-    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
-    let whole = whole.parse().map_or_else(|_| whole.to_string(), grouped);
-    let is_zero = plain.bytes().all(|digit| matches!(digit, b'0' | b'.'));
-    let sign = if number < 0.0 && !is_zero { "-" } else { "" };
-    format!("{sign}{whole}{rest}")
-}
+pub(super) use crate::number::{bytes, counted, fixed, grouped, p_is, probability};
 
 /// Returns `number` with three digits that matter: `0.0123`, `1.23`, `12.3`, `1,234`.
 pub(super) fn significant(number: f64) -> String {

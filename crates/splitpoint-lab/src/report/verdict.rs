@@ -126,8 +126,8 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
         (Grade::Fits, format!("these keys {}: {}.", tables(entries), by_speed(study, entries))),
         (
             Grade::Structured,
-            "not random somewhere, though worse nowhere: a structure of the keys is kept, and it will \
-             not survive other keys."
+            "no worse than chance, but not random: a structure of the keys shows in the hashes. Other \
+             keys may do worse."
                 .to_string(),
         ),
         (
@@ -137,7 +137,8 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
         ),
         (
             Grade::Worse,
-            "worse than chance allows, and nothing for these keys. By the cost of a hit:"
+            "worse than chance allows, and a hit costs more. Do not use them for these keys. \
+             Costliest first:"
                 .to_string(),
         ),
     ] {
@@ -167,9 +168,8 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
 fn threshold(table_count: u64) -> String {
     let one_in = 2_f64.powf(FAILURE_BITS) / (2.0 * table_count.max(1) as f64);
     format!(
-        "Chance is ruled out below p = 2^-{FAILURE_BITS}, about one in a million, by 2 tests for \
-         worse and 2 for structured in each of {}: an ideal hash gets another word than fits in 1 \
-         of {} such runs.",
+        "Another word than fits means p < 2^-{FAILURE_BITS}, about one in a million: chance is ruled \
+         out. With {}, an ideal hash still gets one in 1 of {} runs.",
         counted(table_count, "table"),
         grouped(one_in as u64)
     )
