@@ -19,7 +19,7 @@ pub const FILE: &str = "drop-ins.md";
 /// Returns the table, in Markdown.
 pub fn table(saved: &Saved, targets: &[Target]) -> String {
     let mut out = format!(
-        "# {}: the drop-ins beside the machine's libraries, on {}\n\nCommit {}, {} runs of each by turns, files on \
+        "# {}: the drop-ins beside the machine's libraries, on {}\n\nCommit {}, runs of each by turns: {}, files on \
          {}. Microseconds a call, of the run in the middle; a ratio is the median of those of the runs.\n\n",
         saved.date,
         saved.machine.name(),
