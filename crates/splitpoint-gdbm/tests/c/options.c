@@ -1,4 +1,5 @@
-/* Options, error texts, flags, and what is left of the functions, as one line each: the same lines with every library
+/* Options, error texts, flags, and what is left of the functions,
+    as one line each: the same lines with every library
  * of this interface. */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +100,8 @@ static void options(void) {
 }
 
 static void flags(void) {
-  static const int all[] = {GDBM_FAST, GDBM_SYNC, GDBM_NOLOCK, GDBM_NOMMAP, GDBM_CLOEXEC, GDBM_PREREAD, GDBM_XVERIFY, GDBM_NUMSYNC};
+  static const int all[] = {GDBM_FAST, GDBM_SYNC, GDBM_NOLOCK, GDBM_NOMMAP, GDBM_CLOEXEC,
+      GDBM_PREREAD, GDBM_XVERIFY, GDBM_NUMSYNC};
   size_t i;
   for (i = 0; i < sizeof all / sizeof *all; i++) {
     int mode;
@@ -141,17 +143,22 @@ static void block_sizes(void) {
 }
 
 static void errors(void) {
-  static const int compared[] = {GDBM_NO_ERROR, GDBM_BLOCK_SIZE_ERROR, GDBM_ITEM_NOT_FOUND, GDBM_READER_CANT_STORE, GDBM_READER_CANT_DELETE, GDBM_CANNOT_REPLACE};
+  static const int compared[] = {GDBM_NO_ERROR, GDBM_BLOCK_SIZE_ERROR, GDBM_ITEM_NOT_FOUND,
+      GDBM_READER_CANT_STORE, GDBM_READER_CANT_DELETE, GDBM_CANNOT_REPLACE};
   size_t n;
   int i;
-  for (n = 0; n < sizeof compared / sizeof *compared; n++) printf("%d %s\n", compared[n], gdbm_strerror(compared[n]));
+  for (n = 0; n < sizeof compared / sizeof *compared; n++) printf("%d %s\n", compared[n],
+      gdbm_strerror(compared[n]));
   for (i = _GDBM_MIN_ERRNO; i <= _GDBM_MAX_ERRNO; i++)
-    printf("%d syserr %d %d, same text %d\n", i, gdbm_check_syserr(i), gdbm_syserr[i], strcmp(gdbm_errlist[i], gdbm_strerror(i)) == 0);
-  printf("of others: %d %d, %d %d\n", gdbm_strerror(-1) != NULL, gdbm_strerror(1000) != NULL, gdbm_check_syserr(-1), gdbm_check_syserr(1000));
+    printf("%d syserr %d %d, same text %d\n", i, gdbm_check_syserr(i), gdbm_syserr[i],
+        strcmp(gdbm_errlist[i], gdbm_strerror(i)) == 0);
+  printf("of others: %d %d, %d %d\n", gdbm_strerror(-1) != NULL, gdbm_strerror(1000) != NULL,
+      gdbm_check_syserr(-1), gdbm_check_syserr(1000));
 }
 
 static void metadata(void) {
-  GDBM_FILE one = gdbm_open("one.db", 0, GDBM_NEWDB, 0640, NULL), other = gdbm_open("other.db", 0, GDBM_NEWDB, 0600, NULL);
+  GDBM_FILE one = gdbm_open("one.db", 0, GDBM_NEWDB, 0640, NULL), other = gdbm_open("other.db",
+      0, GDBM_NEWDB, 0600, NULL);
   struct stat st;
   size_t accesses = 9, hits = 9, count = 9;
   line("copy_meta", gdbm_copy_meta(other, one));
@@ -194,23 +201,31 @@ static void streams(void) {
   fclose(f);
   gdbm_close(copy);
   f = fopen("broken", "w");
-  fputs("# GDBM dump file created by hand\n#:version=1.1\n#:file=broken.db\n#:format=standard\n# End of header\n#:len=1\nYQ==\n#:len=1\n!!!!\n#:count=1\n# End of data\n", f);
+  fputs("# GDBM dump file created by hand\n#:version=1.1\n#:file=broken.db\n"
+        "#:format=standard\n# End of header\n#:len=1\nYQ==\n#:len=1\n!!!!\n#:count=1\n"
+        "# End of data\n", f);
   fclose(f);
   copy = NULL;
-  line("load of what is broken", gdbm_load(&copy, "broken", GDBM_REPLACE, GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, &failed_at));
+  line("load of what is broken", gdbm_load(&copy, "broken", GDBM_REPLACE,
+      GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, &failed_at));
   printf("line %lu\n", failed_at);
   if (copy) gdbm_close(copy);
   f = fopen("nameless", "w");
-  fputs("# GDBM dump file created by hand\n#:version=1.1\n#:format=standard\n# End of header\n#:len=1\nYQ==\n#:len=1\nYg==\n#:count=1\n# End of data\n", f);
+  fputs("# GDBM dump file created by hand\n#:version=1.1\n#:format=standard\n"
+        "# End of header\n#:len=1\nYQ==\n#:len=1\nYg==\n#:count=1\n# End of data\n", f);
   fclose(f);
   copy = NULL;
-  line("load without a name", gdbm_load(&copy, "nameless", GDBM_REPLACE, GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL));
+  line("load without a name", gdbm_load(&copy, "nameless", GDBM_REPLACE,
+      GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL));
   if (copy) gdbm_close(copy);
   copy = gdbm_open("loaded.db", 0, GDBM_NEWDB, 0600, NULL);
-  line("load into one", gdbm_load(&copy, "nameless", GDBM_REPLACE, GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL));
-  line("load not over", gdbm_load(&copy, "nameless", GDBM_INSERT, GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL));
+  line("load into one", gdbm_load(&copy, "nameless", GDBM_REPLACE,
+      GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL));
+  line("load not over", gdbm_load(&copy, "nameless", GDBM_INSERT,
+      GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL));
   f = fopen("ascii", "r");
-  line("load_from_file", gdbm_load_from_file(&copy, f, GDBM_REPLACE, GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL) != 0);
+  line("load_from_file", gdbm_load_from_file(&copy, f, GDBM_REPLACE,
+      GDBM_META_MASK_MODE | GDBM_META_MASK_OWNER, NULL) != 0);
   fclose(f);
   line("close", gdbm_close(copy));
 }
@@ -231,7 +246,8 @@ static void snapshot(const char *name, mode_t mode, int syncs, int second) {
 static void latest(const char *what) {
   const char *name = "none";
   int result = gdbm_latest_snapshot("even", "odd", &name);
-  printf("%s: %d, %s\n", what, result, result == GDBM_SNAPSHOT_OK || result == GDBM_SNAPSHOT_SUSPICIOUS ? name : "-");
+  printf("%s: %d, %s\n", what, result,
+      result == GDBM_SNAPSHOT_OK || result == GDBM_SNAPSHOT_SUSPICIOUS ? name : "-");
 }
 
 /* Files that are no snapshots. */
