@@ -20,10 +20,9 @@ mod table;
 mod user_hash;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use splitpoint::PutMode;
-use splitpoint_ffi::{guard, set_errno};
+use splitpoint_ffi::{HandleGuard, HandleLock, guard, set_errno};
 
 use open::{Errno, HashInfo, open};
 use opened::Opened;
@@ -181,7 +180,7 @@ unsafe fn open_for_c(
             put,
             seq,
             sync,
-            internal: Box::into_raw(Box::new(Mutex::new(state))).cast(),
+            internal: Box::into_raw(Box::new(HandleLock::new(state))).cast(),
             fd,
         })))
     });
@@ -192,10 +191,11 @@ unsafe fn open_for_c(
 }
 
 impl Handle {
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Waits for other threads; `None` if a call of this one has never ended.
+    fn state(&self) -> Option<HandleGuard<'_, State>> {
         // SAFETY: `dbopen` stored a pointer to such a value, which lives until the close.
-        let state = unsafe { &*self.internal.cast::<Mutex<State>>() };
-        state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = unsafe { &*self.internal.cast::<HandleLock<State>>() };
+        state.lock()
     }
 }
 
@@ -210,7 +210,10 @@ unsafe fn call(handle: *const Handle, body: impl FnOnce(&mut State) -> Outcome) 
         set_errno(libc::EINVAL);
         return FAILED;
     };
-    let mut state = handle.state();
+    let Some(mut state) = handle.state() else {
+        set_errno(libc::EDEADLK);
+        return FAILED;
+    };
     let result = guard(|| body(&mut state));
     state.is_broken |= result.is_none();
     drop(state);
@@ -262,11 +265,8 @@ unsafe extern "C" fn close(handle: *mut Handle) -> c_int {
     // SAFETY: C promises a table that is open, and does not use it again.
     let handle = unsafe { Box::from_raw(handle) };
     // SAFETY: `dbopen` made it so.
-    let state = unsafe { Box::from_raw(handle.internal.cast::<Mutex<State>>()) };
-    let closed = guard(|| {
-        let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.opened.close()
-    });
+    let state = unsafe { Box::from_raw(handle.internal.cast::<HandleLock<State>>()) };
+    let closed = guard(|| state.into_inner().ok_or(libc::EDEADLK)?.opened.close());
     match closed.unwrap_or(Err(libc::EIO)) {
         Ok(()) => DONE,
         Err(code) => {

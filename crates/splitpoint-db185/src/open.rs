@@ -195,7 +195,7 @@ impl Request<'_> {
         let code = |error: splitpoint::Error| errno_of(&error);
         // What opens the file by its name and closes it ends the lock of a claim: it comes before.
         let file = shared.into_file().ok_or(libc::EIO)?;
-        let identity = Identity::of(&file.metadata().map_err(|_| libc::EIO)?);
+        let identity = Identity::of_file(&file).map_err(|_| libc::EIO)?;
         let found = splitpoint_legacy::identify(self.path).ok().flatten();
         let found = found.filter(|_| identity.has_name(self.path)).ok_or(libc::EINVAL)?;
         match found.format {

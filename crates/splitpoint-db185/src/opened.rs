@@ -89,15 +89,14 @@ impl Opened {
         kind: Kind,
         is_writer: bool,
     ) -> Result<Self, Errno> {
-        let metadata = shared.file().metadata().map_err(|error| code(&error))?;
-        let identity = Identity::of(&metadata);
+        let identity = Identity::of_file(shared.file()).map_err(|error| code(&error))?;
         let place = Some(Place { descriptor: Descriptor::Shared(shared, kind), identity });
         Ok(Self::new(table, place, is_writer))
     }
 
     /// Takes an old file that is only read.
     pub(crate) fn read_only(table: Table, file: File) -> Result<Self, Errno> {
-        let identity = Identity::of(&file.metadata().map_err(|error| code(&error))?);
+        let identity = Identity::of_file(&file).map_err(|error| code(&error))?;
         let place = Some(Place { descriptor: Descriptor::Plain(file), identity });
         Ok(Self::new(table, place, false))
     }

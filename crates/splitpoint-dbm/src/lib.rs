@@ -10,10 +10,9 @@
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
-use libc::{EACCES, EBADF, EINVAL, EIO, ENOENT, EPERM, EROFS};
-use splitpoint_ffi::{Datum, guard, set_errno};
+use libc::{EACCES, EBADF, EDEADLK, EINVAL, EIO, ENOENT, EPERM, EROFS};
+use splitpoint_ffi::{Datum, HandleLock, guard, set_errno};
 use splitpoint_ndbm::{Database, Failure, Lent, Request, StoreMode};
 
 /// The database that is open.
@@ -28,7 +27,7 @@ struct Current {
     is_broken: bool,
 }
 
-static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
+static CURRENT: HandleLock<Option<Current>> = HandleLock::new(None);
 
 /// The database of gdbm behind dbm(3), for programs that ask for it: none, since there is no gdbm.
 #[cfg(feature = "gdbm-compat")]
@@ -178,8 +177,10 @@ fn with_current<T>(failed: T, body: impl FnOnce(&mut Current) -> Result<T, Failu
 
 /// Calls `body` while no other thread does; returns what it returns, or `failed` if it fails.
 fn run<T>(failed: T, body: impl FnOnce(&mut Option<Current>) -> Result<T, Failure>) -> T {
-    // A panic is caught inside, so no lock is poisoned.
-    let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut current) = CURRENT.lock() else {
+        set_errno(EDEADLK);
+        return failed;
+    };
     let result = guard(|| body(&mut current));
     if result.is_none()
         && let Some(current) = current.as_mut()

@@ -12,7 +12,9 @@
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
+
+use splitpoint::Status;
 
 use crate::Identity;
 
@@ -59,12 +61,12 @@ impl CutWatch {
     #[inline(never)]
     pub fn is_cut(&self, file: Option<&File>, identity: Identity) -> bool {
         let Some(file) = file else { return false };
-        let Ok(metadata) = file.metadata() else { return false };
-        if Identity::of(&metadata) != identity {
+        let Ok(status) = Status::of(file) else { return false };
+        if Identity::of_status(status) != identity {
             return false;
         }
         let is_other = |found| self.uuid.is_some() && self.uuid != found;
-        metadata.size() < STORE_BYTES_MIN || uuid_in(file).is_ok_and(is_other)
+        status.bytes < STORE_BYTES_MIN || uuid_in(file).is_ok_and(is_other)
     }
 }
 
@@ -116,7 +118,7 @@ mod tests {
     }
 
     fn identity(file: &File) -> Identity {
-        Identity::of(&file.metadata().unwrap())
+        Identity::of_file(file).unwrap()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use splitpoint::SharedFile;
+use splitpoint::{SharedFile, Status};
 
 /// Which file a descriptor led to when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,28 @@ impl Identity {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
+    /// Returns the identity of an open file, without the times of which a question costs the next write.
+    ///
+    /// # Errors
+    ///
+    /// Of the system.
+    pub fn of_file(file: &File) -> io::Result<Self> {
+        Status::of(file).map(Self::of_status)
+    }
+
+    /// Returns the identity of the file at which somebody has looked.
+    pub(crate) fn of_status(status: Status) -> Self {
+        Self { device: status.device, inode: status.inode }
+    }
+
     /// Returns whether the file's descriptor still leads there: a program may have closed it.
     pub fn is_of(self, file: &File) -> bool {
-        file.metadata().is_ok_and(|metadata| Self::of(&metadata) == self)
+        Self::of_file(file).is_ok_and(|found| found == self)
     }
 
     /// Returns whether `path` is a name of the file, perhaps by symbolic links.
     pub fn has_name(self, path: &Path) -> bool {
-        std::fs::metadata(path).is_ok_and(|metadata| Self::of(&metadata) == self)
+        Status::at(path).is_ok_and(|status| Self::of_status(status) == self)
     }
 
     /// Returns the file to use its descriptor.
@@ -132,7 +146,7 @@ mod tests {
     }
 
     fn identity(file: &File) -> Identity {
-        Identity::of(&file.metadata().unwrap())
+        Identity::of_file(file).unwrap()
     }
 
     /// Gives the number of a file to another, as a program does that closes and opens.

@@ -14,6 +14,7 @@ mod datum;
 mod descriptor;
 mod environment;
 mod errno;
+mod handle_lock;
 mod memory;
 mod old_files;
 mod turns;
@@ -27,6 +28,7 @@ pub use descriptor::{
 };
 pub use environment::secure_variable;
 pub use errno::{errno, errno_of, set_errno};
+pub use handle_lock::{HandleGuard, HandleLock};
 pub use memory::malloc_copy;
 pub use old_files::{Predecessor, beside, converts_old_files, sync_directory};
 pub use turns::open_by_turns;

@@ -9,7 +9,7 @@ use splitpoint_ffi::{Datum, errno, malloc_copy};
 use crate::code::{self, Code, Failure, Outcome};
 use crate::database::{Database, FatalFunction, Recovered, RecoveryWishes, Request};
 use crate::flags;
-use crate::handle::{Allowed, Handle, call, call_free, fail, failure_text, status};
+use crate::handle::{Allowed, Handle, call, call_free, fail, failure_text, never_ended, status};
 use crate::head::Head;
 use crate::settings::Place;
 use crate::snapshot::{self, Choice, Snapshots};
@@ -126,7 +126,7 @@ unsafe extern "C" fn gdbm_close(handle: *mut Handle) -> c_int {
     let Some(database) = (unsafe { Handle::take(handle) }) else {
         return 0;
     };
-    status(call_free(|| database.close()))
+    status(call_free(|| database?.close()))
 }
 
 /// Stores a pair. Returns 1 if the key has a value that is to be kept.
@@ -505,8 +505,8 @@ unsafe extern "C" fn gdbm_set_errno(handle: *mut Handle, number: c_int, is_fatal
     let code = Code(number);
     let of_system = if code.has_errno() { errno() } else { 0 };
     // SAFETY: C promises it.
-    if let Some(handle) = unsafe { handle.as_ref() } {
-        let database = &mut handle.lock().database;
+    if let Some(mut state) = unsafe { handle.as_ref() }.and_then(Handle::lock) {
+        let database = &mut state.database;
         let failure = Failure::new(code, of_system);
         database.failure = (code != Code::NO_ERROR).then_some(failure);
         database.needs_recovery |= is_fatal != 0;
@@ -514,12 +514,17 @@ unsafe extern "C" fn gdbm_set_errno(handle: *mut Handle, number: c_int, is_fatal
     code::set_current(code);
 }
 
+/// Returns the last failure of a database.
+fn failure_of(handle: &Handle) -> Option<Failure> {
+    handle.lock().map_or_else(|| Some(never_ended()), |state| state.database.failure)
+}
+
 /// Returns the number of the last failure of a database, or of this thread for a null one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_last_errno(handle: *mut Handle) -> c_int {
     // SAFETY: C promises it.
     match unsafe { handle.as_ref() } {
-        Some(handle) => handle.lock().database.failure.map_or(0, |failure| failure.code.0),
+        Some(handle) => failure_of(handle).map_or(0, |failure| failure.code.0),
         // SAFETY: the place is this thread's own.
         None => unsafe { *code::place() },
     }
@@ -530,16 +535,15 @@ unsafe extern "C" fn gdbm_last_errno(handle: *mut Handle) -> c_int {
 unsafe extern "C" fn gdbm_last_syserr(handle: *mut Handle) -> c_int {
     // SAFETY: C promises it.
     let Some(handle) = (unsafe { handle.as_ref() }) else { return 0 };
-    let failure = handle.lock().database.failure;
-    failure.filter(|failure| failure.code.has_errno()).map_or(0, |failure| failure.errno)
+    failure_of(handle).filter(|failure| failure.code.has_errno()).map_or(0, |failure| failure.errno)
 }
 
 /// Forgets the last failure of a database.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_clear_error(handle: *mut Handle) {
     // SAFETY: C promises it.
-    if let Some(handle) = unsafe { handle.as_ref() } {
-        handle.lock().database.failure = None;
+    if let Some(mut state) = unsafe { handle.as_ref() }.and_then(Handle::lock) {
+        state.database.failure = None;
     }
 }
 
@@ -554,7 +558,10 @@ extern "C" fn gdbm_strerror(number: c_int) -> *const c_char {
 unsafe extern "C" fn gdbm_db_strerror(handle: *mut Handle) -> *const c_char {
     // SAFETY: C promises it.
     match unsafe { handle.as_ref() } {
-        Some(handle) => failure_text(&mut handle.lock()),
+        Some(handle) => match handle.lock() {
+            Some(mut state) => failure_text(&mut state),
+            None => never_ended().code.text().as_ptr(),
+        },
         // SAFETY: the place is this thread's own.
         None => Code(unsafe { *code::place() }).text().as_ptr(),
     }

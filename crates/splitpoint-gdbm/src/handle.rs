@@ -1,9 +1,8 @@
 //! How a call from C goes: it locks its handle, catches panics, and leaves errors where programs look.
 
 use std::ffi::{CString, c_char, c_int};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use splitpoint_ffi::{guard, set_errno};
+use splitpoint_ffi::{HandleGuard, HandleLock, guard, set_errno};
 
 use crate::code::{self, Code, Failure, Outcome};
 use crate::database::{Database, FatalFunction};
@@ -11,7 +10,7 @@ use crate::database::{Database, FatalFunction};
 /// What `GDBM_FILE` points to. Threads that use one take turns.
 #[derive(Debug)]
 pub struct Handle {
-    state: Mutex<State>,
+    state: HandleLock<State>,
 }
 
 #[derive(Debug)]
@@ -25,27 +24,28 @@ impl Handle {
     /// Returns a handle for C, which [`take`](Self::take) takes back.
     pub(crate) fn give(database: Database) -> *mut Self {
         let state = State { database, text: CString::default() };
-        Box::into_raw(Box::new(Self { state: Mutex::new(state) }))
+        Box::into_raw(Box::new(Self { state: HandleLock::new(state) }))
     }
 
-    /// Takes a handle back from C.
+    /// Takes a handle back from C; `None` for a null one.
     ///
     /// # Safety
     ///
     /// The pointer is null or comes from [`give`](Self::give), and is not used again.
-    pub(crate) unsafe fn take(handle: *mut Self) -> Option<Database> {
+    pub(crate) unsafe fn take(handle: *mut Self) -> Option<Outcome<Database>> {
         if handle.is_null() {
             return None;
         }
         // SAFETY: the caller promised it.
         let handle = unsafe { Box::from_raw(handle) };
-        let state = handle.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Some(state.database)
+        let state = handle.state.into_inner().ok_or_else(never_ended);
+        Some(state.map(|state| state.database))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // After a panic the database says itself that it needs recovery.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for other threads; `None` if a call of this one has never ended.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<HandleGuard<'_, State>> {
+        self.state.lock()
     }
 }
 
@@ -94,7 +94,7 @@ fn run<T>(
     allowed: Allowed,
     body: impl FnOnce(&mut Database) -> Outcome<T>,
 ) -> (Outcome<T>, Option<FatalFunction>) {
-    let mut state = handle.lock();
+    let Some(mut state) = handle.lock() else { return (Err(never_ended()), None) };
     let database = &mut state.database;
     if allowed == Allowed::Sound && database.needs_recovery {
         return (Err(Failure::of(Code::NEED_RECOVERY)), None);
@@ -108,6 +108,11 @@ fn run<T>(
         return (outcome, database.fatal);
     }
     (outcome, None)
+}
+
+/// Returns the failure of a handle that a call has not left: a signal handler of the program went elsewhere.
+pub(crate) fn never_ended() -> Failure {
+    Failure::new(Code::NEED_RECOVERY, libc::EDEADLK)
 }
 
 /// Sets the numbers of a failure for this thread, `errno` last.

@@ -4,7 +4,7 @@
 /// Mark of application data that is ours.
 const MARK: [u8; 3] = *b"gdb";
 /// Smallest block size in bytes.
-const BLOCK_BYTES_MIN: u32 = 512;
+pub(crate) const BLOCK_BYTES_MIN: u32 = 512;
 
 /// What a database remembers beside its pairs.
 ///

@@ -33,7 +33,7 @@ const GET_CACHE_AUTO: c_int = 20;
 const SET_CACHE_AUTO: c_int = 21;
 
 /// Buckets that the original keeps at first.
-const CACHE_SIZE_DEFAULT: usize = 4;
+const CACHE_SIZE_MIN: usize = 4;
 /// Bytes of the header of the original's bucket, and of each of its elements.
 const BUCKET_BYTES: (c_int, c_int) = (112, 24);
 
@@ -57,7 +57,7 @@ impl Settings {
         Self {
             flags,
             is_synchronous: flags & flags::SYNC != 0,
-            cache_size: CACHE_SIZE_DEFAULT,
+            cache_size: CACHE_SIZE_MIN,
             is_cache_automatic: true,
             coalesces: false,
             map_bytes_max: usize::MAX,
@@ -145,7 +145,7 @@ impl Database {
         let settings = &mut self.settings;
         match option {
             SET_CACHE_SIZE => {
-                let size = place.size()?.max(1);
+                let size = place.size()?.max(CACHE_SIZE_MIN);
                 let size = size.checked_next_power_of_two();
                 settings.cache_size = size.ok_or_else(|| Failure::of(Code::OPT_BADVAL))?;
                 settings.is_cache_automatic = false;
@@ -168,7 +168,8 @@ impl Database {
         match option {
             GET_FLAGS => {
                 let sync = if is_synchronous { flags::SYNC } else { 0 };
-                place.set_int(self.settings.flags & !flags::SYNC | sync)
+                let is_kept = !(flags::SYNC | flags::FAST | flags::XVERIFY);
+                place.set_int(self.settings.flags & is_kept | sync)
             }
             GET_MAP => place.set_int(is_mapped.into()),
             GET_CACHE_SIZE => place.set_size(self.settings.cache_size),

@@ -85,6 +85,9 @@ struct Candidate {
 
 /// Chooses the snapshot that is whole and newer, and returns its number; only of `Ok` and `Suspicious`.
 pub(crate) fn latest(names: [&CString; 2]) -> Outcome<(Choice, usize)> {
+    if names[0] == names[1] {
+        return Err(Failure::new(Code::ERR_USAGE, libc::EINVAL));
+    }
     let [even, odd] = [candidate(names[0])?, candidate(names[1])?];
     let newer_of = |first: (i64, i64), second| usize::from(second > first);
     let choice = match (even.is_whole, odd.is_whole) {
@@ -111,12 +114,16 @@ pub(crate) fn latest(names: [&CString; 2]) -> Outcome<(Choice, usize)> {
 
 fn candidate(name: &CString) -> Outcome<Candidate> {
     let path = Path::new(OsStr::from_bytes(name.as_bytes()));
-    let metadata: Metadata = std::fs::symlink_metadata(path)
-        .map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
+    let metadata: Metadata =
+        std::fs::metadata(path).map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
     let mode = metadata.mode() & (READ_ONLY | WRITE_ONLY);
     let modified = (metadata.mtime(), metadata.mtime_nsec());
-    let is_snapshot = metadata.is_file() && mode == READ_ONLY;
-    if !is_snapshot {
+    if !metadata.is_file() || !matches!(mode, READ_ONLY | WRITE_ONLY) {
+        // Nothing that a snapshot can be.
+        return Err(Failure::new(Code::FILE_STAT_ERROR, libc::EACCES));
+    }
+    if mode == WRITE_ONLY {
+        // It was being written.
         return Ok(Candidate { is_whole: false, sync_count: None, modified });
     }
     let request = Request {

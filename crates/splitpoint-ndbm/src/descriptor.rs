@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use libc::{O_ACCMODE, O_CLOEXEC, O_RDONLY, c_int, mode_t};
+use splitpoint::Status;
 use splitpoint_ffi::{CutWatch, Identity, close_descriptor, replace_descriptor, set_close_on_exec};
 
 /// What a program asks for when it opens a database: flags and mode of open(2).
@@ -53,7 +54,7 @@ impl Descriptor {
     /// Takes a file; a program that is executed has its descriptor too, unless `flags` say otherwise.
     pub(crate) fn new(file: File, flags: Flags) -> io::Result<Self> {
         set_close_on_exec(file.as_raw_fd(), flags.has(O_CLOEXEC));
-        let identity = Identity::of(&file.metadata()?);
+        let identity = Identity::of_file(&file)?;
         Ok(Self { file: Some(file), identity })
     }
 
@@ -74,7 +75,7 @@ impl Descriptor {
     /// Returns the size of the file, or `EBADF` if the program has closed this descriptor.
     pub(crate) fn file_bytes(&self) -> io::Result<u64> {
         let closed = || io::Error::from_raw_os_error(libc::EBADF);
-        Ok(self.identity.checked(self.file.as_ref().ok_or_else(closed)?)?.metadata()?.len())
+        Ok(Status::of(self.identity.checked(self.file.as_ref().ok_or_else(closed)?)?)?.bytes)
     }
 
     /// Remembers which store the file holds.
@@ -100,7 +101,7 @@ impl Descriptor {
 
     /// Gives the number of this descriptor to another file: a program that has it has the new file.
     pub(crate) fn lead_to(&mut self, file: &File, flags: Flags) -> io::Result<()> {
-        let identity = Identity::of(&file.metadata()?);
+        let identity = Identity::of_file(file)?;
         let was = std::mem::replace(&mut self.identity, identity);
         let file = match self.file.take() {
             Some(old) => replace_descriptor(old, was, file)?,

@@ -7,10 +7,9 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
 
-use libc::{EINVAL, EIO, mode_t};
-use splitpoint_ffi::{Datum, guard, set_errno};
+use libc::{EDEADLK, EINVAL, EIO, mode_t};
+use splitpoint_ffi::{Datum, HandleLock, guard, set_errno};
 
 use crate::database::{Database, Failure, StoreMode};
 use crate::lent::Lent;
@@ -23,7 +22,7 @@ const REPLACE: c_int = 1;
 
 /// A database as a program holds it. Threads that use one at the same time take turns.
 #[derive(Debug)]
-pub struct DBM(Mutex<Handle>);
+pub struct DBM(HandleLock<Handle>);
 
 /// What is behind the lock.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ pub unsafe extern "C" fn dbm_open(name: *const c_char, flags: c_int, mode: mode_
     // SAFETY: the caller promised a string.
     let name = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
     match guard(|| Database::open(&Request::new(name, flags, mode))).unwrap_or(Err(EIO)) {
-        Ok(database) => Box::into_raw(Box::new(DBM(Mutex::new(Handle {
+        Ok(database) => Box::into_raw(Box::new(DBM(HandleLock::new(Handle {
             database,
             value: Lent::default(),
             key: Lent::default(),
@@ -79,8 +78,8 @@ pub unsafe extern "C" fn dbm_close(dbm: *mut DBM) {
     }
     // SAFETY: `dbm_open` made it, and it is closed once.
     let dbm = unsafe { Box::from_raw(dbm) };
-    let handle = dbm.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Err(failure) = guard(|| handle.database.close()).unwrap_or(Err(EIO)) {
+    let close = || dbm.0.into_inner().ok_or(EDEADLK)?.database.close();
+    if let Err(failure) = guard(close).unwrap_or(Err(EIO)) {
         set_errno(failure);
     }
 }
@@ -267,8 +266,10 @@ unsafe fn call<T>(
         set_errno(EINVAL);
         return failed;
     };
-    // A panic is caught inside, so no lock is poisoned.
-    let mut handle = dbm.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut handle) = dbm.0.lock() else {
+        set_errno(EDEADLK);
+        return failed;
+    };
     let result = guard(|| body(&mut handle));
     handle.is_broken |= result.is_none();
     match result.unwrap_or(Err(EIO)) {

@@ -437,6 +437,8 @@ pub use storage::regular::open_regular;
 pub use storage::shared_file::SharedFile;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
+#[doc(hidden)]
+pub use storage::status::Status;
 pub use store::Maintenance;
 pub use table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck, TableExt,

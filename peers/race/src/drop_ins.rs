@@ -16,6 +16,8 @@ use crate::plan::{Driver, Place};
 use crate::saved::{FailedRun, Figures, Missing, Sample, Saved, SavedCase, SavedEngine};
 use crate::{Options, Outcome, limit, plan, programs, rows, runs, say};
 
+pub mod verdicts;
+
 /// The name of the workload, before that of a case.
 pub const WORKLOAD: &str = "drop-ins";
 

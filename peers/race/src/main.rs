@@ -213,7 +213,13 @@ fn run(options: &Options) -> Outcome<()> {
         Task::Companion(condition) => condition::companion(*condition),
         Task::List => list(&plan::engines(&peers)?, &plan::workloads(&peers)?),
         Task::Report(files) => report(options, files)?,
-        Task::DropIns(prefix) => finish(options, &drop_ins::race(options, prefix)?)?,
+        Task::DropIns(prefix) => {
+            let saved = drop_ins::race(options, prefix)?;
+            let table =
+                drop_ins::verdicts::write(&saved, &targets::read(&peers)?, &saved.write(options)?)?;
+            say(&format!("\n{table}"));
+            finish(options, &saved)?;
+        }
         Task::Race => race(options, plan::engines(&peers)?, plan::workloads(&peers)?)?,
     }
     Ok(())

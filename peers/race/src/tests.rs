@@ -133,7 +133,7 @@ fn wrong_options_are_refused_with_what_there_is() {
     assert!(failure.starts_with("there is no `W9`; there are: W1, W2"), "{failure}");
 }
 
-fn sample(engine: &str, label: &str, run: usize, ops: u64, ns: u64) -> Sample {
+pub fn sample(engine: &str, label: &str, run: usize, ops: u64, ns: u64) -> Sample {
     Sample {
         workload: "W2".into(),
         case: "small".into(),

@@ -40,6 +40,8 @@ fn a_library_says_the_name_under_which_programs_ask_for_it() {
         let dynamic = succeed(Command::new("readelf").arg("-d").arg(&library));
         let name = library.file_name().unwrap().to_string_lossy();
         assert!(dynamic.contains(&format!("Library soname: [{name}]")), "{dynamic}");
+        // A program may unload it while threads of a handle run in it.
+        assert!(dynamic.contains("NODELETE"), "{dynamic}");
     }
 }
 
@@ -68,6 +70,52 @@ fn a_program_may_load_two_libraries_and_close_them_under_open_handles() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = program.command_that_leaves_handles();
     succeed_in_silence(command.args([&ndbm, &gdbm, dir.path()]));
+}
+
+/// Each way to end, by each library: what was stored is there, no thread runs in a library that was unloaded, and
+/// nothing waits for a thread that has gone. A plug-in that has the archive in it is such a library too.
+#[test]
+fn a_program_may_end_or_unload_a_library_without_closing_its_database() {
+    let program = Program::new("forgotten.c", &[], Link::Shared);
+    let lib = prefix().join("lib");
+    let dir = tempfile::tempdir().unwrap();
+    let plugin = dir.path().join("plugin.so");
+    let mut cc = Command::new("cc");
+    cc.arg("-shared").arg("-o").arg(&plugin);
+    let names = ["gdbm_open", "gdbm_store", "gdbm_fetch", "gdbm_close"];
+    cc.args(names.map(|name| format!("-Wl,-u,{name}"))).arg(lib.join("libsplitpoint_gdbm.a"));
+    succeed(cc.args(["-lgcc_s", "-lpthread", "-lm", "-ldl"]));
+    let libraries = [
+        ("gdbm", lib.join("libsplitpoint_gdbm.so.0")),
+        ("gdbm", plugin),
+        ("ndbm", lib.join("libsplitpoint_ndbm.so.0")),
+        ("db185", lib.join("libsplitpoint_db185.so.0")),
+        ("native", lib.join("libsplitpoint.so.0")),
+    ];
+    let ends = [
+        "return",
+        "atexit",
+        "_exit",
+        "quick_exit",
+        "thread",
+        "dlclose",
+        "fork exit",
+        "fork _exit",
+        "fork dlclose",
+    ];
+    for (number, (kind, library)) in libraries.iter().enumerate() {
+        for end in ends {
+            let store = dir.path().join(format!("{number} {end}"));
+            for end in [end, "look"] {
+                succeed_in_silence(program.command().arg(library).args([kind, end]).arg(&store));
+            }
+        }
+        let store = dir.path().join(format!("{number} checked"));
+        for end in ["return", "dlclose", "fork exit"] {
+            let mut command = program.command_that_leaves_handles();
+            succeed_in_silence(command.arg(library).args([kind, end]).arg(&store));
+        }
+    }
 }
 
 /// The names of a library, sorted, each in a line.

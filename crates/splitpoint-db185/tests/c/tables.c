@@ -54,6 +54,7 @@ static DB *open_table(const char *name, int flags) {
 static void pairs(DB *db) {
   DBT key = thing("one"), value = thing("eins"), found, empty = thing("");
   char *big = malloc(3 << 20);
+  unsigned flag;
   CHECK(db->type == DB_HASH && db->internal != NULL);
   CHECK(db->put(db, &key, &value, 0) == 0);
   value = thing("uno");
@@ -70,6 +71,13 @@ static void pairs(DB *db) {
   CHECK(db->seq(db, &key, &found, R_CURSOR) == -1 && errno == EINVAL);
   CHECK(db->seq(db, &key, &found, R_PREV) == -1 && errno == EINVAL);
   CHECK(db->sync(db, 3) == -1 && errno == EINVAL);
+  for (flag = 1; flag <= 12; flag++) {
+    CHECK(db->get(db, &key, &found, flag) == -1 && errno == EINVAL);
+    CHECK(flag == R_NOOVERWRITE || (db->put(db, &key, &value, flag) == -1 && errno == EINVAL));
+    CHECK(flag == R_CURSOR || (db->del(db, &key, flag) == -1 && errno == EINVAL));
+    CHECK(flag == R_FIRST || flag == R_NEXT || (db->seq(db, &key, &found, flag) == -1 && errno == EINVAL));
+    CHECK(db->sync(db, flag) == -1 && errno == EINVAL);
+  }
   CHECK(db->put(db, &empty, &empty, 0) == 0);
   CHECK(db->get(db, &empty, &found, 0) == 0 && found.size == 0 && found.data != NULL);
   CHECK(db->del(db, &empty, 0) == 0);

@@ -15,7 +15,7 @@ use super::{Database, Descriptor, FatalFunction, head_of, native_options, proces
 use crate::code::{Code, Failure, Outcome};
 use crate::descriptor;
 use crate::flags;
-use crate::head::{Head, block_bytes_for};
+use crate::head::{BLOCK_BYTES_MIN, Head, block_bytes_for};
 use crate::settings::Settings;
 use crate::table::{OldTable, Table};
 
@@ -163,7 +163,10 @@ impl Request {
         let block_bytes = block_bytes_for(self.block_size, of_system);
         let is_new = self.is_writer() && (self.is_new() || metadata.len() == 0);
         let wants_exactly = self.flags & flags::BSEXACT != 0;
-        if is_new && wants_exactly && u32::try_from(self.block_size) != Ok(block_bytes) {
+        let is_exact = u32::try_from(self.block_size).unwrap_or(0) == block_bytes
+            // That of the file system is asked for.
+            || self.block_size < BLOCK_BYTES_MIN.cast_signed();
+        if is_new && wants_exactly && !is_exact {
             return Err(Failure::of(Code::BLOCK_SIZE_ERROR));
         }
         let counts_syncs = self.flags & flags::NUMSYNC != 0;

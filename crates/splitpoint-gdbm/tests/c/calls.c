@@ -7,21 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static datum text(const char *s) {
-  datum d;
-  d.dptr = (char *)s;
-  d.dsize = (int)strlen(s);
-  return d;
-}
-
-/* Prints a result with the error numbers, and clears them. */
-static void line(const char *what, long result) {
-  int of_system = errno, of_gdbm = gdbm_errno;
-  printf("%s: %ld, gdbm_errno %d%s\n", what, result, of_gdbm,
-         gdbm_check_syserr(of_gdbm) ? (of_system ? ", errno set" : ", errno 0") : "");
-  gdbm_errno = 0;
-  errno = 0;
-}
+#include "lines.h"
 
 static void value(const char *what, datum d) {
   if (d.dptr)

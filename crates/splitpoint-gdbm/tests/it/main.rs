@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod corners;
+#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod cut;

@@ -145,12 +145,10 @@ pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
 /// Allocates the holes of a range. Blocks that exist and were never written count as holes;
 /// claiming them again costs nothing.
 fn fill_holes(file: &File, range: &Range<u64>) -> io::Result<()> {
-    let position = rustix::fs::tell(file);
-    let hole = rustix::fs::seek(file, SeekFrom::Hole(range.start));
-    // It may be a mark.
-    let _ = position.map(|position| rustix::fs::seek(file, SeekFrom::Start(position)));
-    let hole = match hole {
-        Ok(hole) => hole,
+    let hole = match first_hole(file, range.start) {
+        Ok(Some(hole)) => hole,
+        // Another thread is looking: there may be one anywhere.
+        Ok(None) => range.start,
         // Behind the end, or a file system that cannot report holes.
         Err(Errno::NXIO | Errno::INVAL) => return Ok(()),
         Err(error) => return Err(error.into()),
@@ -162,6 +160,19 @@ fn fill_holes(file: &File, range: &Range<u64>) -> io::Result<()> {
         Err(error) if is_unknown(&error) => Ok(()),
         filled => filled,
     }
+}
+
+/// Returns where the first hole from `start` on is; `None` while another thread looks for one.
+///
+/// The kernel answers by the position of the description, which may be a mark: of two threads at once the second
+/// would take the answer of the first for it. Nobody waits, since a fork may have left the lock taken for ever.
+fn first_hole(file: &File, start: u64) -> Result<Option<u64>, Errno> {
+    static LOOKS: Mutex<()> = Mutex::new(());
+    let Ok(_looks) = LOOKS.try_lock() else { return Ok(None) };
+    let position = rustix::fs::tell(file);
+    let hole = rustix::fs::seek(file, SeekFrom::Hole(start));
+    let _ = position.map(|position| rustix::fs::seek(file, SeekFrom::Start(position)));
+    hole.map(Some)
 }
 
 fn fallocate(file: &File, flags: FallocateFlags, range: &Range<u64>) -> io::Result<()> {
@@ -302,6 +313,19 @@ mod tests {
         let is_kept = |(at, &byte): (usize, &u8)| byte == 7 * u8::from(written.contains(&at));
         assert!(bytes.iter().enumerate().all(is_kept));
         assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    }
+
+    #[test]
+    fn a_position_outlasts_two_threads_that_look_for_holes() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64 << 10).unwrap();
+        rustix::fs::seek(&file, SeekFrom::Start(1 << 40)).unwrap();
+        let look = || (0..20_000).for_each(|_| fill_holes(&file, &(0..64 << 10)).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(look);
+            scope.spawn(look);
+        });
+        assert_eq!(rustix::fs::tell(&file), Ok(1 << 40));
     }
 
     #[test]

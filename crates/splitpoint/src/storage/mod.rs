@@ -32,7 +32,7 @@ pub(crate) mod shared_counts;
 pub(crate) mod shared_file;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
-mod status;
+pub(crate) mod status;
 pub(crate) mod unnamed_file;
 pub(crate) mod waiting;
 mod writer_byte;

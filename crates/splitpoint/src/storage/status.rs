@@ -12,12 +12,15 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
 
-/// What it says of one file.
+/// What it says of one file. Public for the libraries for C, which look at files of programs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Status {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    pub(super) bytes: u64,
+pub struct Status {
+    /// The number of the device of its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// Its size.
+    pub bytes: u64,
     pub(super) link_count: u64,
     pub(super) kind: FileType,
 }
@@ -28,7 +31,11 @@ impl Status {
         StatxFlags::TYPE.union(StatxFlags::NLINK).union(StatxFlags::INO).union(StatxFlags::SIZE);
 
     /// Looks at an open file.
-    pub(super) fn of(file: &File) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Of the system.
+    pub fn of(file: &File) -> io::Result<Self> {
         let found = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, Self::WANTED).ok();
         match found.and_then(|found| Self::of_statx(&found)) {
             Some(status) => Ok(status),
@@ -38,7 +45,11 @@ impl Status {
     }
 
     /// Looks at the file to which a path leads.
-    pub(super) fn at(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Of the system.
+    pub fn at(path: &Path) -> io::Result<Self> {
         let found = rustix::fs::statx(CWD, path, AtFlags::empty(), Self::WANTED).ok();
         match found.and_then(|found| Self::of_statx(&found)) {
             Some(status) => Ok(status),
