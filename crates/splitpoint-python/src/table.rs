@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
 use splitpoint::hash::HashFunction;
-use splitpoint::{Change, Durability, Options, PutMode, Result, Sharing, TableExt as _, Value};
+use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _, Value};
 
 use crate::bytes::{self, ByteString};
 use crate::handle::{Access, Handle, Opened};
@@ -147,19 +147,11 @@ impl Table {
         if let Some(name) = hash {
             options = options.hash(hash_function(py, name)?);
         }
-        // It always awaits a turn, and so may Ctrl-C.
-        let awaits_turn = sharing == Sharing::PerCall && flag != Flag::Read;
-        let wait_max = if awaits_turn {
-            options = options.open_timeout(opening::LOOK_FOR_SIGNALS);
-            lock_timeout.max(opening::TURN_WAIT)
-        } else {
-            lock_timeout
-        };
-        let opened = opening::wait(py, wait_max, || {
+        let opened = opening::wait(py, lock_timeout, &options, |options| {
             if is_url {
-                opening::open_url(&place, flag, options.clone())
+                opening::open_url(&place, flag, options)
             } else {
-                opening::open_path(&place, flag, mode, options.clone())
+                opening::open_path(&place, flag, mode, options)
             }
         })?;
         Ok(Self { handle: Handle::new(opened, sharing, lock_timeout) })

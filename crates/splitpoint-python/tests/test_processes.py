@@ -820,6 +820,42 @@ class Endings(Scratch):
         )
         self.python("-c", script, code=3)
 
+    def test_ctrl_c_ends_the_wait_of_an_open_for_a_turn_of_another_process(self):
+        """Another process is stopped in the middle of its turn, and the open would wait 10 seconds."""
+        changes = (
+            "import itertools, splitpoint\n"
+            "table = splitpoint.open('t.spt', sharing='shared')\n"
+            "print('opened', flush=True)\n"
+            "for i in itertools.count():\n"
+            "    table['key'] = str(i)\n"
+        )
+        script = (
+            "import signal, sys, splitpoint\n"
+            "signal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.2)\n"
+            "try:\n"
+            "    splitpoint.open('t.spt', sharing='shared').close()\n"
+            "except KeyboardInterrupt:\n"
+            "    sys.exit(3)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+            # It was not in a turn; or the wait was over first, an error that ends this script with 1.
+            "sys.exit(4)\n"
+        )
+        code = 4
+        while code == 4:
+            writer = subprocess.Popen(
+                [sys.executable, "-c", changes], cwd=self.directory, stdout=subprocess.PIPE
+            )
+            with writer:
+                writer.stdout.readline()
+                os.kill(writer.pid, signal.SIGSTOP)
+                opened = subprocess.run(
+                    [sys.executable, "-c", script], cwd=self.directory, timeout=900, check=False
+                )
+                writer.kill()
+            code = opened.returncode
+        self.assertEqual(code, 3)
+
     def test_a_walk_in_whose_signal_handler_the_process_forked_ends_in_the_child(self):
         """A list of a table runs no Python code but the handler, within a call."""
         script = (
