@@ -527,7 +527,7 @@ pub(crate) fn get_in_chunks<'py, 'table>(
 ) -> PyResult<Bound<'py, PyList>> {
     let py = keys.py();
     let default = default.unwrap_or_else(|| py.None().into_bound(py));
-    let values = PyList::empty(py);
+    let mut values: Vec<Bound<'py, PyAny>> = Vec::with_capacity(BATCH);
     let mut keys = keys.try_iter()?;
     let mut chunk: Vec<ByteString<'py>> = Vec::with_capacity(BATCH);
     loop {
@@ -538,13 +538,13 @@ pub(crate) fn get_in_chunks<'py, 'table>(
         let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
         let found = py.detach(|| find(&slices));
         for value in found.map_err(|error| opened.raise(py, &error))? {
-            match value {
-                Some(value) => values.append(PyBytes::new(py, &value))?,
-                None => values.append(&default)?,
-            }
+            values.push(match value {
+                Some(value) => PyBytes::new(py, &value).into_any(),
+                None => default.clone(),
+            });
         }
         if chunk.len() < CHUNK {
-            return Ok(values);
+            return PyList::new(py, values);
         }
         py.check_signals()?;
     }

@@ -9,8 +9,8 @@ use splitpoint_lab::handles::{BUCKETS, HandleReport};
 use splitpoint_lab::paper::{self, PaperReport, Runs};
 use splitpoint_lab::replay::{Measuring, NodeLayout, Shrink, Streams, walk};
 
+use super::super::saving::PageOutput;
 use super::replay::input;
-use super::saving::PageOutput;
 use super::{layout, nfs};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};

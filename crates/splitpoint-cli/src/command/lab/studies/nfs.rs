@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use splitpoint_lab::handles::{self, BUCKETS, HandleReport};
 use splitpoint_lab::zstd;
 
-use super::saving::PageOutput;
+use super::super::saving::PageOutput;
 use crate::command::shared::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};

@@ -3,8 +3,8 @@
 use clap::builder::PossibleValuesParser;
 use splitpoint_lab::replay::{ERAS, Era, TableSizes};
 
+use super::super::saving::PageOutput;
 use super::replay::columns::parse_memory;
-use super::saving::PageOutput;
 use crate::console::Console;
 use crate::failure::Result;
 

@@ -13,8 +13,8 @@ use splitpoint_lab::replay::{
 };
 
 use self::input::Input;
-use super::list::FunctionName;
-use super::saving::{self, Output};
+use super::super::list::FunctionName;
+use super::super::saving::{self, Output};
 use crate::chains;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};

@@ -5,8 +5,8 @@ use std::fs;
 use clap::builder::PossibleValuesParser;
 use splitpoint_lab::replay::{LayoutReport, NODE_LAYOUTS, NodeLayout, walk};
 
+use super::super::saving::PageOutput;
 use super::replay::columns::parse_memory;
-use super::saving::PageOutput;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::count;
