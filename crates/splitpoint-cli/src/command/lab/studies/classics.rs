@@ -31,7 +31,7 @@ Examples:
   splitpoint lab classics words --html classics.html
   splitpoint lab classics --show figure-1          # the trie of the paper
   splitpoint lab classics words --show sdbm        # the trie of your keys")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 

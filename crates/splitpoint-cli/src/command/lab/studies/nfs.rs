@@ -23,7 +23,7 @@ Examples:
   splitpoint lab nfs handles.txt
   splitpoint lab nfs handles.txt.zst --buckets 16384 --json
   find /usr -xdev -printf '%i\\n' | splitpoint lab nfs -")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Handles, one a line: inode and, if known, generation; may be zstd; - reads standard input
     file: PathBuf,
 

@@ -28,7 +28,7 @@ Examples:
   splitpoint lab paper dumazet --time
   splitpoint lab paper mewburn --handles handles.txt.zst
   splitpoint lab paper torvalds --json")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     paper: Paper,
 }

@@ -37,7 +37,7 @@ Examples:
   splitpoint lab replay scripts.kct.zst --combine all
   splitpoint lab replay scripts.kct.zst --shrink half:100000 --every 500000
   splitpoint lab replay --all traces --html then-and-now.html")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The traces; directories with --all
     #[arg(value_name = "TRACE", required_unless_present = "all")]
     traces: Vec<PathBuf>,

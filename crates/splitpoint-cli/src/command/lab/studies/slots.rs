@@ -21,7 +21,7 @@ Examples:
   splitpoint lab slots keys.txt
   redis-cli --scan | splitpoint lab slots - --nodes 6
   splitpoint lab slots keys.txt --nodes 6 --json | jq .slots.imbalance")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 

@@ -19,7 +19,7 @@ Examples:
   splitpoint lab tables
   splitpoint lab tables --memory 64M,512M,24G --objects 200000
   splitpoint lab tables --era 6.x --memory 2G --json | jq '.tables[]'")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Memory of the machines, with K, M, G or T for binary units
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = parse_memory,
           default_values = ["64M", "512M", "24G"])]

@@ -29,7 +29,7 @@ Examples:
   splitpoint lab trace tracefs trace.txt --stats stats0 --stats stats1
 Captures:
   strace -f -y -ttt -s 0 -e trace=%file,%process,%desc -o run.st make")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     source: Source,
 }
