@@ -24,9 +24,10 @@ use clap::Subcommand;
 use crate::console::Console;
 use crate::failure::Result;
 
-/// What to try, of the commands that there are.
-const EXAMPLES: &str = if cfg!(feature = "studies") {
-    "\
+/// What to try first.
+macro_rules! first_examples {
+    () => {
+        "\
 Examples:
   splitpoint lab hash /usr/share/dict/words        # every function, best first
   splitpoint lab table words.txt --hash fnv1a-32   # one function, in depth
@@ -35,26 +36,29 @@ Examples:
   splitpoint lab sweep words.txt                   # at many table sizes
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
+  splitpoint lab list                              # the functions"
+    };
+}
+
+/// What to try, of the commands that there are.
+const EXAMPLES: &str = if cfg!(feature = "studies") {
+    concat!(
+        first_examples!(),
+        "
   splitpoint lab replay usr.kct.zst                # a kernel's caches replayed
-  splitpoint lab list                              # the functions
   splitpoint lab golden                            # check published figures
   splitpoint lab layout                            # cache lines of chains
   splitpoint lab live                              # tables of this kernel
   splitpoint lab classics words.txt                # dbm to db 1.85, as in 1991"
+    )
 } else {
-    "\
-Examples:
-  splitpoint lab hash /usr/share/dict/words        # every function, best first
-  splitpoint lab table words.txt --hash fnv1a-32   # one function, in depth
-  splitpoint lab avalanche ids --hash sdbm         # flip bits of the keys
-  splitpoint lab report words.json --html page.html  # render a saved study
-  splitpoint lab sweep words.txt                   # at many table sizes
-  splitpoint lab recommend words.txt               # which one to use
-  splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
-  splitpoint lab list                              # the functions
+    concat!(
+        first_examples!(),
+        "
 
 This is the command of the Python package. slots, replay, golden, tables, layout, nfs, live, trace, paper and
 classics are in the one that `cargo install --path crates/splitpoint-cli` makes in the repository"
+    )
 };
 
 /// Measure hash functions on your own keys against the ideal
