@@ -10,6 +10,9 @@ use crate::{Failure, dependencies};
 /// The package, with its tests and what they need.
 const PACKAGE: &str = "crates/splitpoint-python";
 
+/// Bytes that a wheel stays below.
+const WHEEL_BYTES_MAX: u64 = 3_000_000;
+
 /// Ends with 1 where the environment cannot be made: what is missing is on stderr.
 const PROBE: &str = "import sys; sys.version_info >= (3, 11) or sys.exit('it is older than 3.11')
 import ensurepip, venv";
@@ -50,6 +53,27 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
         environment.test_source_distribution()?;
     }
     Ok(Outcome::Passed(passed))
+}
+
+/// Returns the one file of a directory.
+fn only_file(directory: &Path) -> Result<PathBuf, Failure> {
+    let mut entries = std::fs::read_dir(directory)
+        .map_err(|cause| format!("cannot read `{}`: {cause}", directory.display()))?;
+    match (entries.next(), entries.next()) {
+        (Some(Ok(entry)), None) => Ok(entry.path()),
+        _ => Err(format!("`{}` should have one file", directory.display())),
+    }
+}
+
+/// Refuses a wheel that is larger than people shall have to download.
+fn check_size(wheel: &Path) -> Result<(), Failure> {
+    let bytes = std::fs::metadata(wheel)
+        .map_err(|cause| format!("cannot look at `{}`: {cause}", wheel.display()))?
+        .len();
+    if bytes >= WHEEL_BYTES_MAX {
+        return Err(format!("the wheel has {bytes} bytes, {WHEEL_BYTES_MAX} or more"));
+    }
+    Ok(())
 }
 
 /// Returns the line of the README that builds and installs the package.
@@ -95,8 +119,8 @@ impl Environment<'_> {
         pip
     }
 
-    /// Packs the source distribution, installs that into an empty environment with the profile of the
-    /// wheel, as users do, and uses the package.
+    /// Packs the source distribution, builds its wheel in an empty environment with the profile of wheels,
+    /// as users do, checks its size, installs it and uses the package.
     fn test_source_distribution(&self) -> Result<(), Failure> {
         let packed = self.path("packed");
         let manifest = format!("{PACKAGE}/Cargo.toml");
@@ -105,9 +129,14 @@ impl Environment<'_> {
         let directory = self.path("unpacked");
         let unpacked = Environment { root: self.root, directory };
         run(command(self.root, "python3", &["-m", "venv"]).arg(unpacked.path("environment")))?;
+        let wheels = self.path("wheels");
+        let mut build = unpacked.pip();
+        build.args(["wheel", "--no-deps", "--wheel-dir"]).arg(&wheels).arg(only_file(&packed)?);
         // Its crates lie elsewhere; what they depend on may have been compiled with this profile.
-        let mut install = unpacked.shell(&format!("pip install '{}'/*.tar.gz", packed.display()));
-        run(install.env("CARGO_TARGET_DIR", target(self.root)))?;
+        run(build.env("CARGO_TARGET_DIR", target(self.root)))?;
+        let wheel = only_file(&wheels)?;
+        check_size(&wheel)?;
+        run(unpacked.pip().arg("install").arg(&wheel))?;
         let tests = self.root.join(PACKAGE).join("tests/test_table.py");
         let mut tests_command = unpacked.python();
         run(tests_command.arg(tests).current_dir(&unpacked.directory))

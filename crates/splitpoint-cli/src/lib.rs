@@ -1,6 +1,13 @@
 //! The `splitpoint` command, as a library for its program and its fuzzer. It has no public API.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "studies"),
+    expect(
+        dead_code,
+        reason = "what only the studies of the lab call; all of it is checked with them"
+    )
+)]
 
 mod args;
 mod bug;

@@ -162,13 +162,13 @@ impl Opened {
         self.origin.is_forked()
     }
 
-    /// Opens the file again to read, in a child of the process that writes it.
+    /// Opens the file again to read, with its own options, in a child of the process that writes it.
     ///
     /// # Errors
     ///
     /// Those of [`Options::open`]: [`ErrorKind::Locked`] if the parent has the file for itself.
-    fn reopened(&self, sharing: Sharing) -> Result<Self> {
-        let options = self.options.clone().create(Create::Never).read_only().sharing(sharing);
+    fn reopened(&self, options: Options, sharing: Sharing) -> Result<Self> {
+        let options = options.create(Create::Never).read_only().sharing(sharing);
         let access = Access::Store(options.open(&self.absolute)?);
         let reopened = Self::new(access, self.path(), options);
         Ok(Self { absolute: self.absolute.clone(), is_childs: true, ..reopened })
@@ -302,7 +302,9 @@ impl Handle {
             Sharing::Exclusive => Sharing::OneWriter,
             sharing => sharing,
         };
-        let own = opening::wait(py, self.lock_timeout, || opened.reopened(sharing))?;
+        let own = opening::wait(py, self.lock_timeout, &opened.options, |options| {
+            opened.reopened(options, sharing)
+        })?;
         self.replace(py, opened, Call::new(own)).ok_or_else(|| error::closed(py))
     }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -20,11 +21,8 @@ const MODE_DEFAULT: u32 = 0o666;
 /// How long to wait between two attempts to open a file that is locked.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How long the library waits for a turn between two looks for signals.
-pub(crate) const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(50);
-
-/// How long an open waits for its turn at least, whatever `lock_timeout` is: the default of the library.
-pub(crate) const TURN_WAIT: Duration = Duration::from_secs(10);
+/// How long the library waits between two looks for signals.
+const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(50);
 
 /// Returns the way to share a file with this name.
 ///
@@ -46,8 +44,35 @@ pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
     }
 }
 
+/// Looks for signals while an open waits in the library, which does not.
+#[derive(Default)]
+struct Look {
+    last: Mutex<Option<Instant>>,
+    stopped: Mutex<Option<PyErr>>,
+}
+
+impl Look {
+    /// Returns whether a handler of a signal has raised an exception, which ends the wait.
+    fn is_stopped(&self) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.get_or_insert_with(Instant::now).elapsed() < LOOK_FOR_SIGNALS {
+            return false;
+        }
+        *last = Some(Instant::now());
+        drop(last);
+        let stopped = Python::attach(|py| py.check_signals().err());
+        let is_stopped = stopped.is_some();
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
+        is_stopped
+    }
+
+    fn take(&self) -> Option<PyErr> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// Calls `open` without the interpreter's lock until nobody else has the file locked, or the time is
-/// over. Ctrl-C ends the wait, which the library's own does not let it.
+/// over. Ctrl-C ends the wait, the library's own too if `open` uses the options that it gets.
 ///
 /// # Errors
 ///
@@ -55,14 +80,23 @@ pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
 pub(crate) fn wait(
     py: Python<'_>,
     timeout: Duration,
-    open: impl Fn() -> Result<Opened> + Sync,
+    options: &Options,
+    open: impl Fn(Options) -> Result<Opened> + Sync,
 ) -> PyResult<Opened> {
     let begun = Instant::now();
+    let look = Arc::new(Look::default());
+    // The table keeps the options, but nobody asks for an exception when this open is over.
+    let weak = Arc::downgrade(&look);
+    let options =
+        options.clone().stop_waiting(move || weak.upgrade().is_some_and(|look| look.is_stopped()));
     loop {
-        let error = match py.detach(&open) {
+        let error = match py.detach(|| open(options.clone())) {
             Ok(opened) => return Ok(opened),
             Err(error) => error,
         };
+        if let Some(stopped) = look.take() {
+            return Err(stopped);
+        }
         let rest = timeout.saturating_sub(begun.elapsed());
         if error.kind() != ErrorKind::Locked || rest.is_zero() {
             return Err(error::raise(py, &error));
@@ -122,7 +156,7 @@ pub(crate) fn open_url(url: &Path, flag: Flag, options: Options) -> Result<Opene
     let table = splitpoint::open_with(url, &options)?;
     // Errors name the file.
     let place = url.to_str().and_then(|url| url.strip_prefix("file:")).map_or(url, Path::new);
-    Ok(Opened::new(Access::of(table), place, options.open_timeout(None)))
+    Ok(Opened::new(Access::of(table), place, options))
 }
 
 /// Opens the file at `path`; a new one gets `mode` before the umask.
@@ -148,7 +182,7 @@ pub(crate) fn open_path(path: &Path, flag: Flag, mode: u32, options: Options) ->
     } else {
         table
     };
-    Ok(Opened::new(Access::of(table), path, options.open_timeout(None)))
+    Ok(Opened::new(Access::of(table), path, options))
 }
 
 /// Returns a path that is not taken for a URL, even if a colon is in the name.

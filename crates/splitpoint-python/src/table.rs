@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
 use splitpoint::hash::HashFunction;
-use splitpoint::{Change, Durability, Options, PutMode, Result, Sharing, TableExt as _, Value};
+use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _, Value};
 
 use crate::bytes::{self, ByteString};
 use crate::handle::{Access, Handle, Opened};
@@ -147,19 +147,11 @@ impl Table {
         if let Some(name) = hash {
             options = options.hash(hash_function(py, name)?);
         }
-        // It always awaits a turn, and so may Ctrl-C.
-        let awaits_turn = sharing == Sharing::PerCall && flag != Flag::Read;
-        let wait_max = if awaits_turn {
-            options = options.open_timeout(opening::LOOK_FOR_SIGNALS);
-            lock_timeout.max(opening::TURN_WAIT)
-        } else {
-            lock_timeout
-        };
-        let opened = opening::wait(py, wait_max, || {
+        let opened = opening::wait(py, lock_timeout, &options, |options| {
             if is_url {
-                opening::open_url(&place, flag, options.clone())
+                opening::open_url(&place, flag, options)
             } else {
-                opening::open_path(&place, flag, mode, options.clone())
+                opening::open_path(&place, flag, mode, options)
             }
         })?;
         Ok(Self { handle: Handle::new(opened, sharing, lock_timeout) })
@@ -535,7 +527,7 @@ pub(crate) fn get_in_chunks<'py, 'table>(
 ) -> PyResult<Bound<'py, PyList>> {
     let py = keys.py();
     let default = default.unwrap_or_else(|| py.None().into_bound(py));
-    let values = PyList::empty(py);
+    let mut values: Vec<Bound<'py, PyAny>> = Vec::with_capacity(BATCH);
     let mut keys = keys.try_iter()?;
     let mut chunk: Vec<ByteString<'py>> = Vec::with_capacity(BATCH);
     loop {
@@ -546,13 +538,13 @@ pub(crate) fn get_in_chunks<'py, 'table>(
         let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
         let found = py.detach(|| find(&slices));
         for value in found.map_err(|error| opened.raise(py, &error))? {
-            match value {
-                Some(value) => values.append(PyBytes::new(py, &value))?,
-                None => values.append(&default)?,
-            }
+            values.push(match value {
+                Some(value) => PyBytes::new(py, &value).into_any(),
+                None => default.clone(),
+            });
         }
         if chunk.len() < CHUNK {
-            return Ok(values);
+            return PyList::new(py, values);
         }
         py.check_signals()?;
     }

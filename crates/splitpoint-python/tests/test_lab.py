@@ -44,6 +44,19 @@ class Measuring(Scratch):
         self.assertEqual(ours["verdict"], command["verdict"])
         self.assertEqual(ours["collisions"], command["collisions"])
 
+    def test_the_command_has_no_studies_of_kernels_and_says_where_they_are(self):
+        """They would make the wheel larger than 3 MB."""
+        shown = self.python("-m", "splitpoint", "lab", "--help").stdout
+        self.assertRegex(shown, r"\n  table ")
+        self.assertNotRegex(shown, r"\n  replay ")
+        self.assertIn("cargo install --path crates/splitpoint-cli", shown)
+        refused = self.python("-m", "splitpoint", "lab", "replay", "trace", code=2).stderr
+        self.assertIn("unrecognized subcommand 'replay'", refused)
+        # The study of a replay, as the whole command saves it.
+        pathlib.Path(self.path("replay.json")).write_text('{"schema": 1, "traces": []}')
+        refused = self.python("-m", "splitpoint", "lab", "report", "replay.json", code=2).stderr
+        self.assertIn("is not a saved study", refused)
+
     def test_a_function_of_ones_own_is_measured_like_the_labs(self):
         def crc(keys):
             return array.array("Q", [zlib.crc32(key) for key in keys])

@@ -21,6 +21,19 @@ import unittest
 import splitpoint
 from scratch import Scratch
 
+# The beginning of a script that gets a signal every 50 ms. The third handler raises: signals that arrive
+# in one long call have one handler, behind it.
+INTERRUPTED_AGAIN = """
+import os, signal, splitpoint
+calls = []
+def interrupt(*_):
+    calls.append(None)
+    if len(calls) == 3:
+        raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+"""
+
 
 def sum_of_values(table):
     """Add up the values of a table that came by pickling: the work of one worker."""
@@ -809,16 +822,47 @@ class Endings(Scratch):
     def test_ctrl_c_ends_the_wait_of_an_open_that_takes_turns(self):
         """Another handle has the file for itself for as long as the open would wait."""
         script = (
-            "import signal, sys, time, splitpoint\n"
-            "table = splitpoint.open('t.spt', 'n')\n"
-            "signal.signal(signal.SIGALRM, signal.default_int_handler)\n"
-            "signal.setitimer(signal.ITIMER_REAL, 0.2)\n"
-            "try:\n"
+            "import splitpoint\n"
+            "table = splitpoint.open('t.spt', 'n')\n" + INTERRUPTED_AGAIN + "try:\n"
             "    splitpoint.open('t.spt', sharing='per-call')\n"
             "except KeyboardInterrupt:\n"
-            "    sys.exit(3)\n"
+            "    os._exit(3)\n"
         )
         self.python("-c", script, code=3)
+
+    def test_ctrl_c_ends_the_wait_of_an_open_for_a_turn_of_another_process(self):
+        """Another process is stopped in the middle of its turn, and the open would wait 10 seconds."""
+        changes = (
+            "import itertools, splitpoint\n"
+            "table = splitpoint.open('t.spt', sharing='shared')\n"
+            "print('opened', flush=True)\n"
+            "for i in itertools.count():\n"
+            "    table['key'] = str(i)\n"
+        )
+        script = (
+            INTERRUPTED_AGAIN + "try:\n"
+            "    splitpoint.open('t.spt', sharing='shared').close()\n"
+            "except KeyboardInterrupt:\n"
+            "    os._exit(3)\n"
+            "except splitpoint.error:\n"
+            "    os._exit(1)\n"
+            # The other was not in its turn.
+            "os._exit(4)\n"
+        )
+        code = 4
+        while code == 4:
+            writer = subprocess.Popen(
+                [sys.executable, "-c", changes], cwd=self.directory, stdout=subprocess.PIPE
+            )
+            with writer:
+                writer.stdout.readline()
+                os.kill(writer.pid, signal.SIGSTOP)
+                opened = subprocess.run(
+                    [sys.executable, "-c", script], cwd=self.directory, timeout=900, check=False
+                )
+                writer.kill()
+            code = opened.returncode
+        self.assertEqual(code, 3)
 
     def test_a_walk_in_whose_signal_handler_the_process_forked_ends_in_the_child(self):
         """A list of a table runs no Python code but the handler, within a call."""

@@ -1619,7 +1619,10 @@ impl Table for Db {
     }
 
     fn get_many_bytes(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
-        self.get_many(keys)
+        let mut values = Vec::with_capacity(keys.len());
+        // Slices are there already: what is on its way from memory is never waited for between two chunks.
+        self.get_chunk(keys, &mut self.store.pins()?, &mut values)?;
+        Ok(values)
     }
 
     fn put_bytes(
@@ -1637,7 +1640,9 @@ impl Table for Db {
         pairs: &[(&[u8], &[u8])],
         durability: Option<Durability>,
     ) -> Result<()> {
-        self.put_many_with(pairs, durability.unwrap_or(self.store.durability))
+        let durability = durability.unwrap_or(self.store.durability);
+        pairs.chunks(CHUNK).try_for_each(|chunk| self.put_chunk(chunk, durability))?;
+        if durability.is_synced_at_end() { self.sync() } else { Ok(()) }
     }
 
     fn delete_bytes(&self, key: &[u8], durability: Option<Durability>) -> Result<bool> {

@@ -186,7 +186,6 @@ pub struct Options {
     pub(crate) access: Access,
     pub(crate) sharing: Sharing,
     pub(crate) lock_timeout: Option<Duration>,
-    pub(crate) open_timeout: Option<Duration>,
     pub(crate) create: Create,
     pub(crate) file_mode: u32,
     pub(crate) has_gdbm_mark: bool,
@@ -201,6 +200,7 @@ pub struct Options {
     pub(crate) instrument: bool,
     pub(crate) on_recovery: Option<OnRecovery>,
     pub(crate) on_wait: Option<OnWait>,
+    pub(crate) stop_waiting: Option<StopWaiting>,
 }
 
 /// The function of [`Options::on_recovery`].
@@ -236,6 +236,26 @@ impl std::panic::RefUnwindSafe for OnWait {}
 impl fmt::Debug for OnWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnWait")
+    }
+}
+
+/// The function of [`Options::stop_waiting`].
+#[derive(Clone)]
+pub(crate) struct StopWaiting(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl StopWaiting {
+    fn is_due(&self) -> bool {
+        (self.0)()
+    }
+}
+
+// As of `OnWait`.
+impl std::panic::UnwindSafe for StopWaiting {}
+impl std::panic::RefUnwindSafe for StopWaiting {}
+
+impl fmt::Debug for StopWaiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StopWaiting")
     }
 }
 
@@ -288,7 +308,6 @@ impl Options {
             access: Access::ReadWrite,
             sharing: Sharing::OneWriter,
             lock_timeout: None,
-            open_timeout: None,
             create: Create::IfMissing,
             file_mode: 0o666,
             has_gdbm_mark: false,
@@ -303,6 +322,7 @@ impl Options {
             instrument: false,
             on_recovery: None,
             on_wait: None,
+            stop_waiting: None,
         }
     }
 
@@ -539,11 +559,11 @@ impl Options {
         self
     }
 
-    /// Sets how long an open waits for its turn, where that is not as long as a change of the handle waits:
-    /// [`lock_timeout`](Self::lock_timeout), which is used by default.
+    /// Sets a function that ends the wait of an open for others: an open that waits calls it about every
+    /// 10 ms, and fails with [`Locked`](crate::ErrorKind::Locked) once it returns `true`.
     ///
-    /// A program that looks for signals between short waits calls the open again until a time of its own is
-    /// over.
+    /// A program that must answer signals looks for them there. The call comes from the thread that opens,
+    /// which holds no lock meanwhile. A change that waits for its turn does not call it.
     ///
     /// # Examples
     ///
@@ -551,20 +571,18 @@ impl Options {
     /// # fn main() -> splitpoint::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("a.spt");
-    /// use std::time::Duration;
-    ///
     /// use splitpoint::{ErrorKind, Options, Sharing};
     ///
     /// let alone = splitpoint::Db::open(&path)?;
-    /// let per_call = Options::new().sharing(Sharing::PerCall).lock_timeout(Duration::from_secs(3600));
-    /// let refused = per_call.open_timeout(Duration::from_millis(10)).open(&path).unwrap_err();
-    /// assert_eq!(refused.kind(), ErrorKind::Locked); // After 10 milliseconds instead of an hour.
+    /// let per_call = Options::new().sharing(Sharing::PerCall);
+    /// let refused = per_call.stop_waiting(|| true).open(&path).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Locked); // At once instead of after 10 seconds.
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn open_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.open_timeout = timeout.into();
+    pub fn stop_waiting(mut self, function: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.stop_waiting = Some(StopWaiting(Arc::new(function)));
         self
     }
 
@@ -920,6 +938,11 @@ impl Options {
     pub fn poison_freed(mut self) -> Self {
         self.is_freed_poisoned = true;
         self
+    }
+
+    /// Returns whether the program wants the wait of an open to end.
+    pub(crate) fn stops_waiting(&self) -> bool {
+        self.stop_waiting.as_ref().is_some_and(StopWaiting::is_due)
     }
 
     pub(crate) fn validate(&self) -> Result<()> {

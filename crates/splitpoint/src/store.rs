@@ -470,7 +470,8 @@ impl Store {
                 let Some((hash, start)) = start else { continue };
                 *candidate = start.find_candidate(windows, hash)?.map(|found| (hash, found));
                 if let Some(addr) = candidate.as_ref().and_then(|(_, found)| found.first()) {
-                    view.prefetch_record(addr);
+                    // Its key, and the beginning of its value, which the caller reads.
+                    view.prefetch_range(addr.offset(), 128);
                 }
             }
             // The buckets of the next group are on their way while this one's keys are compared.

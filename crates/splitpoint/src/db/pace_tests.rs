@@ -3,7 +3,13 @@
 use std::time::Duration;
 
 use crate::background::without_threads;
-use crate::{Db, Durability, ErrorKind, Options};
+use crate::{Db, Durability, ErrorKind, Options, Result, Table};
+
+/// Stores pairs, as a store or as any table.
+type PutMany = fn(&Db, &[(&[u8], &[u8])]) -> Result<()>;
+
+const PUT_MANY: [PutMany; 2] =
+    [|db, pairs| db.put_many(pairs), |db, pairs| Table::put_many_bytes(db, pairs, None)];
 
 /// Opens a store in `dir` in which a change is due to be synced at once.
 fn open(dir: &tempfile::TempDir) -> Db {
@@ -44,11 +50,12 @@ fn a_writer_that_may_have_no_thread_syncs_itself() {
 fn what_a_refused_put_many_has_stored_is_synced() {
     let too_large = vec![0; 1 << 32];
     let pairs: [(&[u8], &[u8]); 4] = [(b"a", b"1"), (b"b", b"2"), (b"c", &too_large), (b"d", b"4")];
-    for durability in [Durability::Async, Durability::Sync] {
+    let levels = [Durability::Async, Durability::Sync];
+    for (durability, put_many) in levels.into_iter().flat_map(|it| PUT_MANY.map(|put| (it, put))) {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().durability(durability).async_age_max(Some(Duration::ZERO));
         let db = options.open(dir.path().join("a.spt")).unwrap();
-        let error = db.put_many(&pairs).unwrap_err();
+        let error = put_many(&db, &pairs).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge);
         assert_eq!(db.len(), 2, "those before it are stored");
         if durability == Durability::Sync {
@@ -64,12 +71,33 @@ fn what_a_refused_put_many_has_stored_is_synced() {
 fn a_put_many_that_is_refused_in_a_later_chunk_keeps_the_chunks_before() {
     let too_large = vec![0; 1 << 32];
     let keys: Vec<[u8; 1]> = (0..100).map(|i| [i]).collect();
-    for refused in [0, 31, 32, 33, 99] {
+    for (refused, put_many) in
+        [0, 31, 32, 33, 99].into_iter().flat_map(|it| PUT_MANY.map(|put| (it, put)))
+    {
         let db = Db::in_memory().unwrap();
         let mut pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &key[..])).collect();
         pairs[refused].1 = &too_large;
-        assert_eq!(db.put_many(&pairs).unwrap_err().kind(), ErrorKind::TooLarge);
+        assert_eq!(put_many(&db, &pairs).unwrap_err().kind(), ErrorKind::TooLarge);
         assert_eq!(db.len(), refused as u64);
+    }
+}
+
+#[test]
+fn a_table_stores_and_finds_batches_of_any_length() {
+    let keys: Vec<[u8; 2]> = (0..100_u16).map(u16::to_le_bytes).collect();
+    for count in [0, 1, 15, 16, 17, 31, 32, 33, 50] {
+        let dir = tempfile::tempdir().unwrap();
+        let db =
+            Options::new().durability(Durability::Sync).open(dir.path().join("a.spt")).unwrap();
+        let pairs: Vec<(&[u8], &[u8])> =
+            keys[..count].iter().map(|key| (&key[..], &key[..])).collect();
+        Table::put_many_bytes(&db, &pairs, None).unwrap();
+        assert!(is_all_durable(&db), "{count}");
+        // As many again that are not there.
+        let wanted: Vec<&[u8]> = keys[..2 * count].iter().map(|key| &key[..]).collect();
+        let found = Table::get_many_bytes(&db, &wanted).unwrap();
+        let expected = (0..2 * count).map(|i| (i < count).then_some(wanted[i]));
+        assert!(found.iter().map(Option::as_deref).eq(expected), "{count}");
     }
 }
 

@@ -77,9 +77,9 @@ fn open_and_lock_with(
                 _ => Duration::ZERO,
             };
             // The others may have let this one in between the two looks.
-            let asked = options.open_timeout.or(options.lock_timeout);
-            let wait_max = wait_max.max(asked.unwrap_or_default());
-            if was_refused && waiting.elapsed() >= wait_max {
+            let wait_max = wait_max.max(options.lock_timeout.unwrap_or_default());
+            let is_late = waiting.elapsed() >= wait_max;
+            if was_refused && (is_late || options.stops_waiting()) {
                 let refused = refused(path, &file, options);
                 SharedFile::close_other(file);
                 return Err(refused);
@@ -137,7 +137,7 @@ fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) 
             return Ok(());
         }
         // One that has it for itself may be a call: of a reorganization, of a handle that makes a store.
-        if begun.elapsed() >= turn_wait(options) {
+        if begun.elapsed() >= turn_wait(options) || options.stops_waiting() {
             return Err(locked(file.path(), file.file()));
         }
         let pause = (begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN);
@@ -151,11 +151,14 @@ fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) 
 /// Claims a file that is shared by turns for a reader that must keep writers out.
 pub(crate) fn claim_to_read(file: &SharedFile, options: &Options) -> Result<SharedFile> {
     let begun = Instant::now();
-    let wait_max = options.lock_timeout.unwrap_or(TURN_WAIT);
     loop {
         let again = file.descriptor().map_err(|source| io_error("open", file.path(), source))?;
         match SharedFile::for_reader(again, file.path()) {
-            Err(Error::Locked { .. }) if begun.elapsed() < wait_max => thread::sleep(LOOK_AGAIN),
+            Err(Error::Locked { .. })
+                if begun.elapsed() < turn_wait(options) && !options.stops_waiting() =>
+            {
+                thread::sleep(LOOK_AGAIN);
+            }
             claimed => return claimed,
         }
     }
@@ -163,7 +166,7 @@ pub(crate) fn claim_to_read(file: &SharedFile, options: &Options) -> Result<Shar
 
 /// Returns how long an open waits for its turn.
 fn turn_wait(options: &Options) -> Duration {
-    options.open_timeout.or(options.lock_timeout).unwrap_or(TURN_WAIT)
+    options.lock_timeout.unwrap_or(TURN_WAIT)
 }
 
 /// Returns whether a handle that takes turns, or a reader that keeps them out, was refused because somebody
@@ -341,8 +344,12 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt as _;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
+    use crate::ErrorKind;
 
     /// Opens the file `a` of a directory, where `between` runs once between the opening and the
     /// lock, and returns the inode that was locked and the one that has the name.
@@ -375,6 +382,25 @@ mod tests {
         for access in [Access::ReadWrite, Access::ReadOnly] {
             let (locked, named) = inodes_after(access, Create::Never, replace);
             assert_eq!(locked, named, "{access:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_that_waits_for_its_turn_ends_when_the_program_says_so() {
+        for sharing in [Sharing::Shared, Sharing::PerCall] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a");
+            let options = Options::new().sharing(sharing);
+            let _opening = open_and_lock(&path, &options).unwrap();
+            let calls = Arc::new(AtomicUsize::new(0));
+            let counted = calls.clone();
+            let stopped = options.stop_waiting(move || counted.fetch_add(1, Relaxed) == 2);
+            let refused = open_and_lock(&path, &stopped).unwrap_err();
+            assert_eq!(
+                (refused.kind(), calls.load(Relaxed)),
+                (ErrorKind::Locked, 3),
+                "{sharing:?}"
+            );
         }
     }
 

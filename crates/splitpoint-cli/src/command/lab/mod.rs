@@ -1,28 +1,20 @@
 //! `splitpoint lab`: hash functions on the user's own keys, against the ideal.
 
 mod avalanche;
-mod classics;
 mod compare;
 mod gate;
-mod golden;
 mod hash;
 mod keys;
-mod layout;
 mod list;
-mod live;
 mod measuring;
-mod nfs;
 mod own;
-mod paper;
 mod recommend;
-mod replay;
 mod report;
 mod saving;
-mod slots;
+#[cfg(feature = "studies")]
+mod studies;
 mod sweep;
 mod table;
-mod tables;
-mod trace;
 mod watching;
 
 use std::path::PathBuf;
@@ -32,12 +24,10 @@ use clap::Subcommand;
 use crate::console::Console;
 use crate::failure::Result;
 
-/// Measure hash functions on your own keys against the ideal
-///
-/// Most commands take a file of keys, by default one per line, and show how a hash function spreads
-/// them over a table, beside what an ideal hash would do.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
+/// What to try first.
+macro_rules! first_examples {
+    () => {
+        "\
 Examples:
   splitpoint lab hash /usr/share/dict/words        # every function, best first
   splitpoint lab table words.txt --hash fnv1a-32   # one function, in depth
@@ -46,12 +36,37 @@ Examples:
   splitpoint lab sweep words.txt                   # at many table sizes
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
+  splitpoint lab list                              # the functions"
+    };
+}
+
+/// What to try, of the commands that there are.
+const EXAMPLES: &str = if cfg!(feature = "studies") {
+    concat!(
+        first_examples!(),
+        "
   splitpoint lab replay usr.kct.zst                # a kernel's caches replayed
-  splitpoint lab list                              # the functions
   splitpoint lab golden                            # check published figures
   splitpoint lab layout                            # cache lines of chains
   splitpoint lab live                              # tables of this kernel
-  splitpoint lab classics words.txt                # dbm to db 1.85, as in 1991")]
+  splitpoint lab classics words.txt                # dbm to db 1.85, as in 1991"
+    )
+} else {
+    concat!(
+        first_examples!(),
+        "
+
+This is the command of the Python package. slots, replay, golden, tables, layout, nfs, live, trace, paper and
+classics are in the one that `cargo install --path crates/splitpoint-cli` makes in the repository"
+    )
+};
+
+/// Measure hash functions on your own keys against the ideal
+///
+/// Most commands take a file of keys, by default one per line, and show how a hash function spreads
+/// them over a table, beside what an ideal hash would do.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The command to run
     #[command(subcommand)]
@@ -68,17 +83,10 @@ enum Command {
     Compare(compare::Args),
     Recommend(recommend::Args),
     Gate(Box<gate::Args>),
-    Slots(slots::Args),
-    Replay(Box<replay::Args>),
     List(list::Args),
-    Golden(golden::Args),
-    Tables(tables::Args),
-    Layout(layout::Args),
-    Nfs(nfs::Args),
-    Live(live::Args),
-    Trace(trace::Args),
-    Paper(paper::Args),
-    Classics(Box<classics::Args>),
+    #[cfg(feature = "studies")]
+    #[command(flatten)]
+    Study(studies::Command),
     /// Hash keys by a function of a library: what the other commands call this program for
     #[command(hide = true)]
     HashWorker(WorkerArgs),
@@ -104,17 +112,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Compare(args) => compare::run(args, console),
         Command::Recommend(args) => recommend::run(args, console),
         Command::Gate(args) => gate::run(args, console),
-        Command::Slots(args) => slots::run(args, console),
-        Command::Replay(args) => replay::run(args, console),
         Command::List(args) => list::run(args),
-        Command::Golden(args) => golden::run(args, console),
-        Command::Tables(args) => tables::run(args, console),
-        Command::Layout(args) => layout::run(args, console),
-        Command::Nfs(args) => nfs::run(args, console),
-        Command::Live(args) => live::run(args, console),
-        Command::Trace(args) => trace::run(args, console),
-        Command::Paper(args) => paper::run(args, console),
-        Command::Classics(args) => classics::run(args, console),
+        #[cfg(feature = "studies")]
+        Command::Study(command) => studies::run(command, console),
         Command::HashWorker(args) => own::worker(&args.file, &args.symbol),
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     args.output.check()?;
     match saving::load_any(&args.study)? {
         Loaded::Keys(study) => args.output.deliver(&*study, console),
+        #[cfg(feature = "studies")]
         Loaded::Replays(study) => args.output.deliver(&*study, console),
     }
 }

@@ -319,6 +319,7 @@ fn create_anew(path: &Path) -> io::Result<File> {
 pub(super) fn load(path: &Path) -> Result<Study> {
     match load_any(path)? {
         Loaded::Keys(study) => Ok(*study),
+        #[cfg(feature = "studies")]
         Loaded::Replays(_) => {
             let message = format!("`{}` is a saved replay, not a study of keys", path.display());
             Err(Failure::new(Exit::Usage, message).hint("render it with `splitpoint lab report`"))
@@ -331,6 +332,7 @@ pub(super) enum Loaded {
     /// Of hash functions on keys.
     Keys(Box<Study>),
     /// Of traces of the kernel's caches.
+    #[cfg(feature = "studies")]
     Replays(Box<ReplayStudy>),
 }
 
@@ -356,11 +358,15 @@ pub(super) fn load_any(path: &Path) -> Result<Loaded> {
         None => return Err(no_study("it has no number `schema`")),
     }
     let wrong = |error: serde_json::Error| no_study(&error.to_string());
-    Ok(if is_replay {
-        Loaded::Replays(Box::new(serde_json::from_value(value).map_err(wrong)?))
-    } else {
-        Loaded::Keys(Box::new(serde_json::from_value(value).map_err(wrong)?))
-    })
+    if is_replay {
+        #[cfg(feature = "studies")]
+        return Ok(Loaded::Replays(Box::new(serde_json::from_value(value).map_err(wrong)?)));
+        #[cfg(not(feature = "studies"))]
+        return Err(no_study(
+            "it is a replay, which the command of the Python package does not read",
+        ));
+    }
+    Ok(Loaded::Keys(Box::new(serde_json::from_value(value).map_err(wrong)?)))
 }
 
 /// Refuses to replace anything except a saved study.

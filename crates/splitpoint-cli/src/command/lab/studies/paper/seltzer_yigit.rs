@@ -25,7 +25,7 @@ use tempfile::TempDir;
 
 use self::sources::Sources;
 use self::worker::Order;
-use super::super::saving::{PageOutput, machine, program};
+use super::super::super::saving::{PageOutput, machine, program};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::{Interrupt, Unfinished};

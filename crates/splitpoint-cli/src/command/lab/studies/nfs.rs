@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use splitpoint_lab::handles::{self, BUCKETS, HandleReport};
 use splitpoint_lab::zstd;
 
-use super::saving::PageOutput;
+use super::super::saving::PageOutput;
 use crate::command::shared::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -23,7 +23,7 @@ Examples:
   splitpoint lab nfs handles.txt
   splitpoint lab nfs handles.txt.zst --buckets 16384 --json
   find /usr -xdev -printf '%i\\n' | splitpoint lab nfs -")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Handles, one a line: inode and, if known, generation; may be zstd; - reads standard input
     file: PathBuf,
 

@@ -9,8 +9,8 @@ use splitpoint_lab::handles::{BUCKETS, HandleReport};
 use splitpoint_lab::paper::{self, PaperReport, Runs};
 use splitpoint_lab::replay::{Measuring, NodeLayout, Shrink, Streams, walk};
 
+use super::super::saving::PageOutput;
 use super::replay::input;
-use super::saving::PageOutput;
 use super::{layout, nfs};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -28,7 +28,7 @@ Examples:
   splitpoint lab paper dumazet --time
   splitpoint lab paper mewburn --handles handles.txt.zst
   splitpoint lab paper torvalds --json")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     paper: Paper,
 }

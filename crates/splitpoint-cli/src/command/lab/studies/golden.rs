@@ -21,7 +21,7 @@ Examples:
   splitpoint lab golden
   splitpoint lab golden --all
   splitpoint lab golden --json | jq '.rows[] | select(.is_equal | not)'")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Print the test vectors one by one
     #[arg(long)]
     all: bool,

@@ -4,7 +4,7 @@ use clap::builder::PossibleValuesParser;
 use splitpoint_lab::Specimen;
 use splitpoint_lab::replay::{Column, Combination, ERAS, Era, KernelTable, era_of, tables_of};
 
-use super::super::list::by_name;
+use super::super::super::list::by_name;
 use super::{Args, of_lab};
 use crate::failure::{Exit, Failure, Result};
 

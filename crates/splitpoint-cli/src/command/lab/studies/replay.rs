@@ -13,8 +13,8 @@ use splitpoint_lab::replay::{
 };
 
 use self::input::Input;
-use super::list::FunctionName;
-use super::saving::{self, Output};
+use super::super::list::FunctionName;
+use super::super::saving::{self, Output};
 use crate::chains;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -37,7 +37,7 @@ Examples:
   splitpoint lab replay scripts.kct.zst --combine all
   splitpoint lab replay scripts.kct.zst --shrink half:100000 --every 500000
   splitpoint lab replay --all traces --html then-and-now.html")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The traces; directories with --all
     #[arg(value_name = "TRACE", required_unless_present = "all")]
     traces: Vec<PathBuf>,

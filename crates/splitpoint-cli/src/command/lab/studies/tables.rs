@@ -3,8 +3,8 @@
 use clap::builder::PossibleValuesParser;
 use splitpoint_lab::replay::{ERAS, Era, TableSizes};
 
+use super::super::saving::PageOutput;
 use super::replay::columns::parse_memory;
-use super::saving::PageOutput;
 use crate::console::Console;
 use crate::failure::Result;
 
@@ -19,7 +19,7 @@ Examples:
   splitpoint lab tables
   splitpoint lab tables --memory 64M,512M,24G --objects 200000
   splitpoint lab tables --era 6.x --memory 2G --json | jq '.tables[]'")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Memory of the machines, with K, M, G or T for binary units
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = parse_memory,
           default_values = ["64M", "512M", "24G"])]

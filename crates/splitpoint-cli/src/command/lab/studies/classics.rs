@@ -8,9 +8,9 @@ use splitpoint_lab::classics::{self, Plan};
 use splitpoint_lab::keys::{Done, Phase, Watch as _};
 use splitpoint_legacy::algorithm::{Figure, Parameters, StoreMode, Variant};
 
-use super::keys::KeyArgs;
-use super::saving::PageOutput;
-use super::watching::Watching;
+use super::super::keys::KeyArgs;
+use super::super::saving::PageOutput;
+use super::super::watching::Watching;
 use crate::command::shared::parse_seed;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
@@ -31,7 +31,7 @@ Examples:
   splitpoint lab classics words --html classics.html
   splitpoint lab classics --show figure-1          # the trie of the paper
   splitpoint lab classics words --show sdbm        # the trie of your keys")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 

@@ -5,8 +5,8 @@ use std::fs;
 use clap::builder::PossibleValuesParser;
 use splitpoint_lab::replay::{LayoutReport, NODE_LAYOUTS, NodeLayout, walk};
 
+use super::super::saving::PageOutput;
 use super::replay::columns::parse_memory;
-use super::saving::PageOutput;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::count;
@@ -23,7 +23,7 @@ Examples:
   splitpoint lab layout --node dentry-2.6.13 --node dentry-2.6.14 --first 140
   splitpoint lab layout --line 64,128 --html layout.html
   splitpoint lab layout --node dentry-2.6.13 --node dentry-2.6.14 --time")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Show only this node; repeat it for more
     #[arg(long, value_name = "NAME", value_parser = node_names())]
     node: Vec<String>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use splitpoint_lab::live_kernel::{LiveKernel, Reading, Readings};
 
-use super::saving::PageOutput;
+use super::super::saving::PageOutput;
 use crate::chains;
 use crate::command::watch::{self, Form};
 use crate::console::Console;
@@ -32,7 +32,7 @@ Examples:
   splitpoint lab live
   splitpoint lab live --html live.html
   splitpoint lab live --root /mnt/captured --json")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// A store in use, or the URL of another table; none for the kernel
     #[arg(value_name = "FILE_OR_URL")]
     table: Option<PathBuf>,

@@ -3,8 +3,8 @@
 use splitpoint_lab::slots::{SlotCounts, ranges};
 use splitpoint_lab::study::Interruption;
 
-use super::keys::KeyArgs;
-use super::saving::{self, Output};
+use super::super::keys::KeyArgs;
+use super::super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::grouped;
@@ -21,7 +21,7 @@ Examples:
   splitpoint lab slots keys.txt
   redis-cli --scan | splitpoint lab slots - --nodes 6
   splitpoint lab slots keys.txt --nodes 6 --json | jq .slots.imbalance")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 

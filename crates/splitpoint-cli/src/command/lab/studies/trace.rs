@@ -9,8 +9,8 @@ use splitpoint_lab::capture::files::{FilesBelow, PathMap};
 use splitpoint_lab::capture::{CaptureError, TraceWriter, strace, tracefs};
 use splitpoint_lab::zstd;
 
-use super::saving::may_replace_if;
-use super::saving::replace;
+use super::super::saving::may_replace_if;
+use super::super::saving::replace;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::{open_stream, read_whole};
@@ -29,7 +29,7 @@ Examples:
   splitpoint lab trace tracefs trace.txt --stats stats0 --stats stats1
 Captures:
   strace -f -y -ttt -s 0 -e trace=%file,%process,%desc -o run.st make")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     source: Source,
 }
