@@ -6,11 +6,13 @@ mod gate;
 mod hash;
 mod keys;
 mod list;
+mod live;
 mod measuring;
 mod own;
 mod recommend;
 mod report;
 mod saving;
+mod slots;
 #[cfg(feature = "studies")]
 mod studies;
 mod sweep;
@@ -36,7 +38,9 @@ Examples:
   splitpoint lab sweep words.txt                   # at many table sizes
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
-  splitpoint lab list                              # the functions"
+  splitpoint lab list                              # the functions
+  splitpoint lab slots keys.txt                    # Redis Cluster's slots
+  splitpoint lab live                              # tables of this kernel"
     };
 }
 
@@ -48,7 +52,6 @@ const EXAMPLES: &str = if cfg!(feature = "studies") {
   splitpoint lab replay usr.kct.zst                # a kernel's caches replayed
   splitpoint lab golden                            # check published figures
   splitpoint lab layout                            # cache lines of chains
-  splitpoint lab live                              # tables of this kernel
   splitpoint lab classics words.txt                # dbm to db 1.85, as in 1991"
     )
 } else {
@@ -56,8 +59,8 @@ const EXAMPLES: &str = if cfg!(feature = "studies") {
         first_examples!(),
         "
 
-This is the command of the Python package. slots, replay, golden, tables, layout, nfs, live, trace, paper and
-classics are in the one that `cargo install --path crates/splitpoint-cli` makes in the repository"
+This is the command of the Python package. The studies (replay, golden, tables, layout, nfs, trace, paper,
+classics) are in the one that `cargo install --path crates/splitpoint-cli` makes in the repository"
     )
 };
 
@@ -84,6 +87,8 @@ enum Command {
     Recommend(recommend::Args),
     Gate(Box<gate::Args>),
     List(list::Args),
+    Slots(slots::Args),
+    Live(live::Args),
     #[cfg(feature = "studies")]
     #[command(flatten)]
     Study(studies::Command),
@@ -113,6 +118,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Recommend(args) => recommend::run(args, console),
         Command::Gate(args) => gate::run(args, console),
         Command::List(args) => list::run(args),
+        Command::Slots(args) => slots::run(args, console),
+        Command::Live(args) => live::run(args, console),
         #[cfg(feature = "studies")]
         Command::Study(command) => studies::run(command, console),
         Command::HashWorker(args) => own::worker(&args.file, &args.symbol),

@@ -1,14 +1,12 @@
-//! Studies of kernels, of papers and of the programs of 1991: what the command of the Python package does
-//! without, which would be a fifth larger.
+//! Studies of kernels, of papers and of the programs of 1991: the command of the Python package does without
+//! them, since its wheel would be a fifth larger.
 
 mod classics;
 mod golden;
 mod layout;
-mod live;
 mod nfs;
 mod paper;
 mod replay;
-mod slots;
 mod tables;
 mod trace;
 
@@ -17,13 +15,11 @@ use crate::failure::Result;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    Slots(slots::Args),
     Replay(Box<replay::Args>),
     Golden(golden::Args),
     Tables(tables::Args),
     Layout(layout::Args),
     Nfs(nfs::Args),
-    Live(live::Args),
     Trace(trace::Args),
     Paper(paper::Args),
     Classics(Box<classics::Args>),
@@ -32,13 +28,11 @@ pub(super) enum Command {
 /// Runs a study.
 pub(super) fn run(command: &Command, console: Console) -> Result<()> {
     match command {
-        Command::Slots(args) => slots::run(args, console),
         Command::Replay(args) => replay::run(args, console),
         Command::Golden(args) => golden::run(args, console),
         Command::Tables(args) => tables::run(args, console),
         Command::Layout(args) => layout::run(args, console),
         Command::Nfs(args) => nfs::run(args, console),
-        Command::Live(args) => live::run(args, console),
         Command::Trace(args) => trace::run(args, console),
         Command::Paper(args) => paper::run(args, console),
         Command::Classics(args) => classics::run(args, console),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use splitpoint_lab::live_kernel::{LiveKernel, Reading, Readings};
 
-use super::super::saving::PageOutput;
+use super::saving::PageOutput;
 use crate::chains;
 use crate::command::watch::{self, Form};
 use crate::console::Console;

@@ -3,8 +3,8 @@
 use splitpoint_lab::slots::{SlotCounts, ranges};
 use splitpoint_lab::study::Interruption;
 
-use super::super::keys::KeyArgs;
-use super::super::saving::{self, Output};
+use super::keys::KeyArgs;
+use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::grouped;
