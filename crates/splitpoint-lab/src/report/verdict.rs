@@ -123,21 +123,21 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
     }
     let mut groups = Vec::new();
     for (grade, words) in [
-        (Grade::Fits, format!("these keys {}: {}.", tables(entries), by_speed(study, entries))),
+        (Grade::Fits, format!("these keys {}:", tables(entries))),
         (
             Grade::Structured,
-            "not random somewhere, though worse nowhere: a structure of the keys is kept, and it will \
-             not survive other keys."
+            "no worse than chance, but not random: the order of these keys shows in the hashes. \
+             Other keys may fare worse:"
                 .to_string(),
         ),
         (
             Grade::Slight,
-            "worse than chance allows, but a hit hardly costs more. The next keys may do worse."
+            "worse than chance allows, but a hit hardly costs more. Other keys may fare worse:"
                 .to_string(),
         ),
         (
             Grade::Worse,
-            "worse than chance allows, and nothing for these keys. By the cost of a hit:"
+            "worse than chance allows. Use another for these keys. By the cost of a hit:"
                 .to_string(),
         ),
     ] {
@@ -155,7 +155,11 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
             };
             let count = Line::strong(format!("{} of {}", names.len(), entries.len()));
             let count = count.then(format!(" {verb} "));
-            groups.push((grade, count.then(words).then(" ").then(Line::faint(listed(&names)))));
+            let mut line = count.then(words).then(" ").then(Line::faint(listed(&names)));
+            if grade == Grade::Fits && names.len() > 1 {
+                line = line.then(format!(". {}.", by_speed(study, entries)));
+            }
+            groups.push((grade, line));
         }
     }
     blocks.push(Block::Grades(groups));
@@ -167,9 +171,8 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
 fn threshold(table_count: u64) -> String {
     let one_in = 2_f64.powf(FAILURE_BITS) / (2.0 * table_count.max(1) as f64);
     format!(
-        "Chance is ruled out below p = 2^-{FAILURE_BITS}, about one in a million, by 2 tests for \
-         worse and 2 for structured in each of {}: an ideal hash gets another word than fits in 1 \
-         of {} such runs.",
+        "Chance is ruled out below p = 2^-{FAILURE_BITS}, about one in a million. With 2 tests for \
+         worse and 2 for structured in each of {}, an ideal hash fails to fit in 1 of {} such runs.",
         counted(table_count, "table"),
         grouped(one_in as u64)
     )
@@ -182,9 +185,9 @@ fn by_speed(study: &Study, entries: &[Entry<'_>]) -> String {
     let mut names: Vec<&str> = first.map(|(hash, _)| *hash).collect();
     names.sort_unstable();
     match names.as_slice() {
-        [] => "choose among them by speed".to_string(),
-        [only] => format!("the fastest here is {only}"),
-        _ => format!("the fastest here, as fast as each other, are {}", names.join(", ")),
+        [] => "Choose by speed".to_string(),
+        [only] => format!("The fastest here is {only}"),
+        _ => format!("The fastest here, equally fast, are {}", names.join(", ")),
     }
 }
 
@@ -203,11 +206,11 @@ fn tables(entries: &[Entry<'_>]) -> String {
     let seeds = most(|entry| entry.reports.len() / entry.by_size().len().max(1));
     let all: BTreeSet<u64> = entries.iter().flat_map(|entry| entry.by_size().into_keys()).collect();
     match (sizes, seeds) {
-        (..=1, ..=1) if all.len() > 1 => "in tables of the size that each needs".to_string(),
+        (..=1, ..=1) if all.len() > 1 => "in a table of the size that it needs".to_string(),
         (..=1, ..=1) => "in this table".to_string(),
-        (_, ..=1) => "at every size that they were measured at".to_string(),
+        (_, ..=1) => "at every size tried".to_string(),
         (..=1, _) => format!("with all of {seeds} seeds"),
-        _ => format!("at every size that they were measured at, with all of {seeds} seeds"),
+        _ => format!("at every size tried, with all of {seeds} seeds"),
     }
 }
 
@@ -219,8 +222,9 @@ fn headline(entries: &[Entry<'_>]) -> String {
             "All of these fit the keys: each is indistinguishable from an ideal hash.".to_string()
         }
         (fits, total) => {
-            let verb = if total - fits == 1 { "does" } else { "do" };
-            format!("{fits} of {total} fit the keys, and {} {verb} not.", total - fits)
+            let verb = if fits == 1 { "fits" } else { "fit" };
+            let others = if total - fits == 1 { "1 does" } else { &format!("{} do", total - fits) };
+            format!("{fits} of {total} {verb} the keys, and {others} not.")
         }
     }
 }

@@ -80,7 +80,8 @@ enum Command {
     Paper(paper::Args),
     Classics(Box<classics::Args>),
     /// Hash keys by a function of a library: what the other commands call this program for
-    #[command(hide = true)]
+    // clap suggests hidden commands too, so the name is far from what a user may type.
+    #[command(hide = true, name = "__library")]
     HashWorker(WorkerArgs),
 }
 
