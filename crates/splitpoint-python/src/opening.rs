@@ -46,7 +46,7 @@ pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
     }
 }
 
-/// Calls `open` without the interpreter's lock until nobody else has the file locked, or the time is
+/// Calls `open` for the file `path`, without the interpreter's lock until nobody else has the file locked, or the time is
 /// over. Ctrl-C ends the wait, which the library's own does not let it.
 ///
 /// # Errors
@@ -54,6 +54,7 @@ pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
 /// Those of `open`, and what a handler of a signal raises.
 pub(crate) fn wait(
     py: Python<'_>,
+    path: &Path,
     timeout: Duration,
     open: impl Fn() -> Result<Opened> + Sync,
 ) -> PyResult<Opened> {
@@ -65,7 +66,7 @@ pub(crate) fn wait(
         };
         let rest = timeout.saturating_sub(begun.elapsed());
         if error.kind() != ErrorKind::Locked || rest.is_zero() {
-            return Err(error::raise(py, &error));
+            return Err(error::raise_about(py, path, &error));
         }
         py.check_signals()?;
         py.detach(|| std::thread::sleep(LOOK_AGAIN.min(rest)));

@@ -155,7 +155,7 @@ impl Table {
         } else {
             lock_timeout
         };
-        let opened = opening::wait(py, wait_max, || {
+        let opened = opening::wait(py, &place, wait_max, || {
             if is_url {
                 opening::open_url(&place, flag, options.clone())
             } else {
