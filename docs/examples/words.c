@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     sp_slice key, value;
     char word[100];
 
-    if (sp_open(argc > 1 ? argv[1] : "words.spt", NULL, &db) != SP_OK)
+    if (sp_open(argc > 1 ? argv[1] : "counts.spt", NULL, &db) != SP_OK)
         return fail("open the store");
     while (scanf("%99s", word) == 1) {
         unsigned long count = 0;
@@ -30,8 +30,9 @@ int main(int argc, char **argv)
     if (sp_scan_open(db, &scan) != SP_OK)
         return fail("begin a scan");
     while (sp_scan_next(scan, &key, &value) == SP_OK) {
-        unsigned long count;
-        memcpy(&count, value.data, sizeof count);
+        unsigned long count = 0;
+        if (value.size == sizeof count)
+            memcpy(&count, value.data, sizeof count);
         printf("%.*s %lu\n", (int)key.size, (const char *)key.data, count);
     }
     sp_scan_close(scan);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
+use std::path::Path;
 
 use splitpoint::{Error, ErrorKind, Holder};
 use splitpoint_ffi::errno_of;
@@ -36,6 +37,16 @@ impl Failure {
     /// Something that has to be closed first.
     pub(crate) fn busy(message: impl Into<String>) -> Self {
         Self { code: SP_ERR_BUSY, errno: EBUSY, message: message.into() }
+    }
+
+    /// The file `path` could not be opened.
+    pub(crate) fn opening(path: &Path, error: Error) -> Self {
+        let is_named = error.path().is_some();
+        let failure = Self::from(error);
+        if is_named {
+            return failure;
+        }
+        Self { message: format!("`{}`: {}", path.display(), failure.message), ..failure }
     }
 
     /// A panic that was caught.

@@ -130,7 +130,8 @@ pub unsafe extern "C" fn sp_open(
         }
         // SAFETY: a string, by the rules of the header.
         let path = unsafe { CStr::from_ptr(path) };
-        Ok(open_path(Path::new(OsStr::from_bytes(path.to_bytes())), options)?)
+        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+        open_path(path, options).map_err(|error| Failure::opening(path, error))
     };
     // SAFETY: the pointers are null or as the rules of the header say.
     unsafe { open_into(db, options, open) }

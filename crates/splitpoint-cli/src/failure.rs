@@ -82,9 +82,10 @@ impl Failure {
 
     /// The file at `path`, of `format` if known, could not be opened.
     pub(crate) fn opening_as(path: &Path, format: Option<Format>, error: &StoreError) -> Self {
+        let is_full = error.io_error().is_some_and(|source| is_full(source.kind()));
         let exit = match error.kind() {
-            ErrorKind::Io | ErrorKind::NotFound => Exit::CannotOpen,
-            _ => exit_of(error.kind()),
+            ErrorKind::Io | ErrorKind::NotFound if !is_full => Exit::CannotOpen,
+            kind => exit_of(kind),
         };
         Self::of_table(exit, path, format, error)
     }
@@ -147,7 +148,11 @@ impl Failure {
         if source.kind() == io::ErrorKind::BrokenPipe {
             return Self::silent(Exit::BrokenPipe);
         }
-        Self::io("write to standard output", source)
+        let failure = Self::io("write to standard output", source);
+        if is_full(source.kind()) {
+            return failure.hint("free some space and try again; the output ends early");
+        }
+        failure
     }
 
     /// Returns the exit code.
@@ -200,6 +205,10 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
             return hint_of_unsupported(*feature, format, &file);
         }
         StoreError::HashMismatch { .. } if old.is_some() => hint_to_convert(&file),
+        StoreError::Version { .. } if old.is_some() => format!(
+            "no library reads this version; if the file was cut or damaged, save what can be read: \
+             splitpoint salvage {file} -o NEW.spt"
+        ),
         StoreError::Version { expected, found, .. } if found > expected => {
             "a newer splitpoint wrote it; upgrade this one, or dump the store with that version"
                 .to_string()
@@ -342,17 +351,21 @@ fn tool_in_words(found: &FileKind, file: &str) -> Option<String> {
     Some(format!("to read it: {command}"))
 }
 
+/// Returns whether the operating system has no room for the data.
+fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Returns the hint for an error of the operating system.
 fn hint_of_io(source: &io::Error) -> Option<String> {
     let hint = match source.kind() {
         io::ErrorKind::PermissionDenied => "check the permissions of the file and its directory",
         io::ErrorKind::IsADirectory => "that is a directory; give the path of a file",
         io::ErrorKind::ReadOnlyFilesystem => {
-            "the file system is read-only; get, count, list, dump, stat and check still work"
+            "the file system is read-only: get, count, list, dump, stat and check work there; give a \
+             new file a path elsewhere"
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space and try again; everything stored before is safe"
-        }
+        kind if is_full(kind) => "free some space and try again; everything stored before is safe",
         io::ErrorKind::FileTooLarge => {
             "the limit on file sizes is too low: see `ulimit -f`; everything stored before is safe"
         }
@@ -452,6 +465,23 @@ mod tests {
             assert_eq!(failure.remedy().is_some(), has_hint, "{error}");
             assert!(failure.message().is_some_and(|message| message.contains("`a.spt`")));
         }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_of_writing_also_where_a_file_is_created() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let error = StoreError::Io { action: "extend", path: "a.spt".into(), source: full() };
+        assert_eq!(Failure::creating(Path::new("a.spt"), &error).exit(), Exit::Io);
+        let hint = "free some space and try again; the output ends early";
+        assert_eq!(Failure::output(&full()).remedy(), Some(hint));
+    }
+
+    #[test]
+    fn an_old_file_of_another_version_is_not_taken_for_a_store() {
+        let error = StoreError::Version { path: "a.db".into(), expected: 2, found: 0 };
+        let failure = Failure::opening_as(Path::new("a.db"), Some(Format::Db185Hash), &error);
+        let hint = failure.remedy().expect("a hint");
+        assert!(hint.contains("splitpoint salvage a.db -o NEW.spt"), "{hint}");
     }
 
     #[test]

@@ -412,7 +412,10 @@ pub(crate) fn using(path: &Path, error: &Error) -> Failure {
 pub(crate) fn format_of(path: &Path, error: &Error) -> Option<Format> {
     match error {
         Error::NotAStore { found, .. } if found.is_regular() => {}
-        Error::Corrupt { .. } | Error::HashMismatch { .. } | Error::Unsupported { .. } => {}
+        Error::Corrupt { .. }
+        | Error::HashMismatch { .. }
+        | Error::Unsupported { .. }
+        | Error::Version { .. } => {}
         _ => return None,
     }
     let url = path.to_str().and_then(|text| text.strip_prefix("db185:"));

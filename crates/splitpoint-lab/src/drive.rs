@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use rayon::prelude::*;
 
 use crate::keys::{Done, KeySlice, Keys, Phase, ReadError, Watch};
+use crate::number::grouped;
 use crate::study::Interruption;
 use crate::{Error, PartialStats, Setup};
 
@@ -114,7 +115,8 @@ fn interrupted<T>(key_count: u64, of_count: u64, results: &[Option<T>]) -> Inter
     let (begun, all) = (results.iter().flatten().count(), results.len());
     let mut missing = Vec::new();
     if key_count < of_count {
-        missing.push(format!("{} of {of_count} keys were not counted", of_count - key_count));
+        let (rest, all) = (grouped(of_count - key_count), grouped(of_count));
+        missing.push(format!("{rest} of {all} keys were not counted"));
     }
     if begun < all {
         missing.push(format!("{} of {all} measurements were not begun", all - begun));

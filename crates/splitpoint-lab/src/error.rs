@@ -10,7 +10,7 @@ pub enum Error {
     UnknownHash {
         /// The name as given.
         name: String,
-        /// The function with the nearest name.
+        /// The function with the nearest name; empty if none is near.
         nearest: &'static str,
     },
     /// Several hash functions have this name.
@@ -81,6 +81,9 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::UnknownHash { name, nearest: "" } => {
+                write!(f, "no hash function is called `{name}`")
+            }
             Self::UnknownHash { name, nearest } => {
                 write!(f, "no hash function is called `{name}`; the nearest is `{nearest}`")
             }

@@ -195,7 +195,7 @@ impl GdbmFile {
                 file.stated.extent = Some(file.extent()?);
                 file.read_directory()?;
             }
-            Err(_) if is_salvage => file.give_up_directory(),
+            Err(fault) if is_salvage => file.give_up_directory(fault),
             Err(fault) => return Err(fault.into()),
         }
         file.guess_sign()?;
@@ -222,6 +222,9 @@ impl GdbmFile {
         }
         let dir_end = header.dir_offset.checked_add(dir_bytes);
         if dir_end.is_none_or(|end| end > file_bytes) {
+            if let Some(end) = dir_end.filter(|&end| end <= header.end) {
+                return Err(Fault::new("end of the file", file_bytes, end, file_bytes));
+            }
             let limit = file_bytes.saturating_sub(dir_bytes);
             return Err(Fault::new("directory", 8, limit, header.dir_offset));
         }
@@ -261,9 +264,9 @@ impl GdbmFile {
 
     /// Prepares to find buckets by their content. Their size is that of a block if the header does
     /// not state it.
-    fn give_up_directory(&mut self) {
+    fn give_up_directory(&mut self, fault: Fault) {
         const BLOCK_BYTES_DEFAULT: u64 = 4096;
-        self.faults.push(Fault::new("directory", 8, 0, self.header.dir_offset));
+        self.faults.push(fault);
         self.header.dir_bits = HASH_BITS - 1;
         let file_bytes = self.source.file_bytes();
         let is_bucket = |bytes: u64| (512..=file_bytes.min(1 << 26)).contains(&bytes);

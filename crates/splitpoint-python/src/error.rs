@@ -11,6 +11,16 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, code(error.kind()), number, &text(error), error.path())
 }
 
+/// Returns the exception for an error of the file `path`, which its message names.
+pub(crate) fn raise_about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
+    if error.kind() != ErrorKind::Corrupt {
+        return raise(py, error);
+    }
+    let message =
+        format!("`{0}`: {error}; `splitpoint check {0}` lists all damage", path.display());
+    exception(py, code(error.kind()), None, &message, Some(path))
+}
+
 /// Returns the message of an error, with what a program in Python can do about a lock.
 fn text(error: &Error) -> String {
     let Error::Locked { path, holders } = error else { return error.to_string() };

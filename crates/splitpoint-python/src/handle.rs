@@ -179,7 +179,7 @@ impl Opened {
         if error.kind() == ErrorKind::Poisoned && self.is_forked() {
             return error::forked(py, self.path());
         }
-        error::raise(py, error)
+        error::raise_about(py, self.path(), error)
     }
 
     fn attached(&self) -> MutexGuard<'_, Vec<Weak<dyn Ends>>> {
@@ -302,9 +302,10 @@ impl Handle {
             Sharing::Exclusive => Sharing::OneWriter,
             sharing => sharing,
         };
-        let own = opening::wait(py, self.lock_timeout, &opened.options, |options| {
-            opened.reopened(options, sharing)
-        })?;
+        let own =
+            opening::wait(py, opened.path(), self.lock_timeout, &opened.options, |options| {
+                opened.reopened(options, sharing)
+            })?;
         self.replace(py, opened, Call::new(own)).ok_or_else(|| error::closed(py))
     }
 

@@ -71,14 +71,15 @@ impl Look {
     }
 }
 
-/// Calls `open` without the interpreter's lock until nobody else has the file locked, or the time is
-/// over. Ctrl-C ends the wait, the library's own too if `open` uses the options that it gets.
+/// Calls `open` for the file `path`, without the interpreter's lock until nobody else has the file locked,
+/// or the time is over. Ctrl-C ends the wait, the library's own too if `open` uses the options that it gets.
 ///
 /// # Errors
 ///
 /// Those of `open`, and what a handler of a signal raises.
 pub(crate) fn wait(
     py: Python<'_>,
+    path: &Path,
     timeout: Duration,
     options: &Options,
     open: impl Fn(Options) -> Result<Opened> + Sync,
@@ -99,7 +100,7 @@ pub(crate) fn wait(
         }
         let rest = timeout.saturating_sub(begun.elapsed());
         if error.kind() != ErrorKind::Locked || rest.is_zero() {
-            return Err(error::raise(py, &error));
+            return Err(error::raise_about(py, path, &error));
         }
         py.check_signals()?;
         py.detach(|| std::thread::sleep(LOOK_AGAIN.min(rest)));

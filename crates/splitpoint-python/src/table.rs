@@ -147,7 +147,7 @@ impl Table {
         if let Some(name) = hash {
             options = options.hash(hash_function(py, name)?);
         }
-        let opened = opening::wait(py, lock_timeout, &options, |options| {
+        let opened = opening::wait(py, &place, lock_timeout, &options, |options| {
             if is_url {
                 opening::open_url(&place, flag, options)
             } else {

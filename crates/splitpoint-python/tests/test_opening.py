@@ -377,6 +377,15 @@ class OldFiles(Scratch):
 class Errors(Scratch):
     """`splitpoint.error`."""
 
+    def test_the_error_of_a_damaged_file_names_it(self):
+        splitpoint.open(self.path()).close()
+        os.truncate(self.path(), 100)
+        with self.assertRaises(splitpoint.error) as caught:
+            splitpoint.open(self.path())
+        self.assertEqual(caught.exception.code, "corrupt")
+        self.assertEqual(caught.exception.filename, self.path())
+        self.assertIn(f"`{self.path()}`: corrupt file size at byte 100", str(caught.exception))
+
     def test_an_error_survives_pickling(self):
         with self.assertRaises(splitpoint.error) as caught:
             splitpoint.open(self.path(), "r")

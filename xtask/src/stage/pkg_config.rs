@@ -13,6 +13,9 @@ pub(super) fn write(library: &Library, prefix: &Path, directory: &Path) -> Resul
     fs::write(&path, text(library, prefix)).map_err(|cause| cannot("write", &path, &cause))
 }
 
+/// What `cc` adds itself, with `-static` in another form.
+const OF_THE_COMPILER: &[&str] = &["-lgcc_s", "-lc"];
+
 fn text(library: &Library, prefix: &Path) -> String {
     let Library { name, what, .. } = library;
     format!(
@@ -22,6 +25,11 @@ fn text(library: &Library, prefix: &Path) -> String {
         prefix.display(),
         name.replace('_', "-"),
         env!("CARGO_PKG_VERSION"),
-        SYSTEM_LIBRARIES.join(" "),
+        SYSTEM_LIBRARIES
+            .iter()
+            .filter(|name| !OF_THE_COMPILER.contains(name))
+            .copied()
+            .collect::<Vec<_>>()
+            .join(" "),
     )
 }

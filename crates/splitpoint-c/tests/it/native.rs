@@ -1,6 +1,7 @@
 //! `libsplitpoint`, from C.
 
 use std::fs;
+use std::process::Stdio;
 
 use crate::support::{Link, Program, prefix, repository, succeed};
 
@@ -59,9 +60,25 @@ fn the_example_of_the_documentation_works() {
 }
 
 #[test]
+fn the_message_about_a_damaged_file_names_it() {
+    let source = repository().join("docs/examples/words.c");
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("cut.spt");
+    let program = Program::of_file(&source, LIBRARY, Link::Shared);
+    succeed(program.command().arg(&store).stdin(Stdio::null()));
+    fs::File::options().write(true).open(&store).unwrap().set_len(100).unwrap();
+    let output = program.command().arg(&store).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = format!("cannot open the store: `{}`: corrupt file size at", store.display());
+    assert!(said.starts_with(&expected), "{said}");
+}
+
+#[test]
 fn pkg_config_finds_the_library() {
     let file = prefix().join("lib/pkgconfig/splitpoint.pc");
     let text = fs::read_to_string(file).unwrap();
     assert!(text.contains("Cflags: -I${includedir}/splitpoint\n"), "{text}");
     assert!(text.contains("Libs: -L${libdir} -lsplitpoint\n"), "{text}");
+    // `cc -static` has no `-lgcc_s`, and adds the unwinder itself.
+    assert!(text.contains("Libs.private: -lpthread -lm -ldl\n"), "{text}");
 }

@@ -142,7 +142,7 @@ fn refuse_standard_output(args: &Args) -> Result<()> {
 /// Returns the failure for an error, with a hint for the file that it is about.
 fn failure(args: &Args, error: &Error) -> Failure {
     let path = error.path().unwrap_or(&args.file);
-    let is_opening = matches!(error, Error::Io { action: "open", .. }) && path == args.file;
+    let is_opening = matches!(error, Error::Io { action: "open" | "create", .. });
     let failure =
         if is_opening { Failure::opening(path, error) } else { store::using(path, error) };
     let file = shell_word(&args.file.to_string_lossy());

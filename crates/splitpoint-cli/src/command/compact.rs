@@ -21,8 +21,8 @@ const STEP_BYTES: u64 = 4 << 20;
 /// Give the space of replaced and deleted values back
 ///
 /// A store that is changed gives space back by itself, until 78 % of its log are live values. This
-/// command goes on to where less than 3 % of each segment are dead. Use it after many deletes, or
-/// before the file is kept or copied.
+/// command goes on until less than 3 % of each segment is dead. Use it after many deletes, or before
+/// you archive or copy the file.
 ///
 /// Moves live values out of the segments that have dead ones, frees those segments, and shortens
 /// the file or makes holes in it. Works in place: the disk needs room for a few segments and for a

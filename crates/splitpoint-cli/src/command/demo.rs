@@ -65,16 +65,24 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     check(&db, &path, &mut steps)?;
     steps.print()?;
 
-    let file_bytes = db.stats().map_err(failed)?.file_bytes;
     db.close().map_err(failed)?;
-    console::print_styled(&next_steps(&path, file_bytes, started.elapsed()))
+    console::print_styled(&next_steps(&path, size_of(&path)?, started.elapsed()))
+}
+
+/// Returns the size of the closed file, in bytes; a close may make it smaller.
+fn size_of(path: &Path) -> Result<u64> {
+    let metadata = std::fs::metadata(path);
+    metadata
+        .map(|metadata| metadata.len())
+        .map_err(|error| Failure::io(format_args!("read the size of `{}`", path.display()), &error))
 }
 
 fn temporary_file() -> Result<PathBuf> {
     let parent = std::env::temp_dir();
     let made = tempfile::Builder::new().prefix("splitpoint-demo-").tempdir_in(&parent);
     let dir = made.map_err(|error| {
-        Failure::io(format!("create a directory in `{}`", parent.display()), &error)
+        let action = format!("create a directory in `{}`", parent.display());
+        Failure::io(action, &error).hint("name a file for the store with --file")
     })?;
     Ok(dir.keep().join("words.spt"))
 }
@@ -120,10 +128,9 @@ fn store_words(words: &Words, path: &Path, steps: &mut Steps) -> Result<()> {
     let (synced, time) = timed(|| db.sync());
     synced.map_err(failed)?;
     steps.add_once("sync", time, "now safe from a power loss");
-    let file_bytes = db.stats().map_err(failed)?.file_bytes;
     let (closed, time) = timed(|| db.close());
     closed.map_err(failed)?;
-    steps.add_once("close", time, &format!("the file holds {}", bytes(file_bytes)));
+    steps.add_once("close", time, &format!("the file holds {}", bytes(size_of(path)?)));
     Ok(())
 }
 

@@ -100,6 +100,7 @@ fn write_records(
     writer.begin(&mut out, contents).map_err(|error| Failure::output(&error))?;
     let mut written: u64 = 0;
     let mut written_bytes: u64 = 0;
+    let mut empty_count: u64 = 0;
     for record in table.values().map_err(failed)? {
         let record = record.and_then(|one| Ok((one.key, one.value?)));
         let (key, value) = match record {
@@ -120,11 +121,18 @@ fn write_records(
             }
         }
         written += 1;
+        empty_count += u64::from(key.is_empty() || value.is_empty());
         written_bytes += crate::number::count(key.len() + value.len());
         progress.update(written, written_bytes);
     }
     writer.end(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
     progress.finish(written, written_bytes);
+    if empty_count > 0 && matches!(args.format, DumpFormat::GdbmAscii | DumpFormat::GdbmBinary) {
+        let records = counted(empty_count, "record");
+        console.warn(format_args!(
+            "{records} with an empty key or value: `gdbm_load` of gdbm 1.23 refuses this dump"
+        ));
+    }
     Ok(())
 }
 

@@ -20,10 +20,11 @@ use crate::store::{self, Opened};
 /// newline. On a terminal, adds a newline and shows control characters as \xNN.
 ///
 /// With several keys, writes the values in the order of the keys, one per line, or NUL-terminated
-/// with -0. Skips missing keys, reports how many there are, and exits with code 1. The values are of
-/// one moment, whatever other processes change meanwhile, also those of the keys of --stdin, which are
-/// looked up as they come. Until the last key has come, the file keeps what others replace or delete; if
-/// that is more than its records took, and 64 MiB, the command ends with an error.
+/// with -0. Skips missing keys, reports how many there are, and exits with code 1.
+///
+/// All values are of one moment, whatever other processes change meanwhile. That holds for --stdin
+/// too, whose keys are looked up as they come: until the last one, the file keeps what others replace
+/// or delete. If that exceeds both 64 MiB and the size of its records, the command ends with an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -21,9 +21,10 @@ use crate::store;
 ///   expect TAB KEY TAB VALUE  only if KEY has VALUE
 ///   expect TAB KEY            only if KEY is missing
 ///
-/// A value may hold TABs. All lines with "expect" are compared with the store as it was before the
-/// changes. If one is not met, or a line is malformed, nothing is changed, and the exit code is 1.
-/// Whatever happens, also a crash, the store has all of the changes or none.
+/// A value may hold TABs. All lines with "expect" are compared with the store as
+/// it was before the changes. If one is not met, or a line is malformed, nothing
+/// is changed, and the exit code is 1. Whatever happens, even a crash, the store
+/// has all of the changes or none.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,

@@ -58,7 +58,7 @@ fn a_file_that_is_there_is_replaced_only_when_told() {
          hint: check the path\n",
     );
     sandbox.run(&["backup", "words.spt", "no/dir/b.spt"]).check(
-        5,
+        3,
         "",
         "splitpoint: error: cannot create `no/dir/b.spt`: No such file or directory (os error 2)\n\
          hint: the directory does not exist; create it first, or correct the path\n",

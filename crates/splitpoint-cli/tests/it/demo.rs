@@ -41,7 +41,11 @@ fn demo_claims_only_what_holds() {
 #[test]
 fn demo_puts_its_store_where_it_is_told_and_replaces_nothing() {
     let sandbox = Sandbox::new();
-    assert_eq!(sandbox.run(&["demo", "--file", "demo.spt"]).exit, 0);
+    let outcome = sandbox.run(&["demo", "--file", "demo.spt"]);
+    assert_eq!(outcome.exit, 0);
+    let file = std::fs::metadata(sandbox.path("demo.spt")).expect("the demo leaves its store");
+    let said = format!("demo.spt ({:.1} MiB)", file.len() as f64 / 1_048_576.0);
+    assert!(outcome.text().contains(&said), "no `{said}` in\n{}", outcome.text());
     sandbox.run(&["count", "demo.spt"]).check(0, "40402\n", "");
     sandbox.run(&["demo", "--file", "demo.spt"]).check_error(3, "`demo.spt` already exists");
 }

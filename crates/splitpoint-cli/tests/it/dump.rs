@@ -62,6 +62,19 @@ fn dump_of_a_damaged_store_is_exit_code_4() {
 }
 
 #[test]
+fn dump_for_gdbm_warns_of_what_gdbm_load_refuses() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["put", "-q", "a.spt", "key", ""]).check(0, "", "");
+    let outcome = sandbox.run(&["dump", "a.spt", "--format", "gdbm-ascii"]);
+    assert_eq!(
+        outcome.stderr,
+        "splitpoint: warning: 1 record with an empty key or value: `gdbm_load` of gdbm 1.23 refuses \
+         this dump\n"
+    );
+    assert_eq!(sandbox.run(&["dump", "a.spt"]).stderr, "");
+}
+
+#[test]
 fn dump_of_an_empty_store_loads() {
     let sandbox = Sandbox::new();
     sandbox.run(&["create", "-q", "empty.spt"]).check(0, "", "");

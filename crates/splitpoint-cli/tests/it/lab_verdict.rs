@@ -120,7 +120,7 @@ fn the_league_is_timed_and_its_first_words_name_the_fastest() {
     let text = league.text();
     assert!(text.contains("2 of 3 fit the keys, and 1 does not."), "{text}");
     assert!(
-        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("the fastest here"),
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("The fastest here"),
         "{text}"
     );
     let head = text.lines().find(|line| line.starts_with("function ")).expect("a league");

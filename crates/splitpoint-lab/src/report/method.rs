@@ -57,23 +57,20 @@ pub(super) fn terms() -> Vec<(&'static str, Line)> {
         ("fits", "Indistinguishable from an ideal hash."),
         (
             "structured",
-            "Not by chance but no worse, mostly more even, since the keys are regular; others \
-             will not fare as well.",
+            "Not random, but no worse, and mostly more even: the keys are regular, and the hash keeps \
+             that. Other keys may fare worse.",
         ),
-        (
-            "slight",
-            "Worse than by chance, which is certain, but a hit costs less than 1.05 times the ideal.",
-        ),
+        ("slight", "Less even than chance allows, but a hit costs less than 1.05 times the ideal."),
         ("worse", "Less even, or with a fuller bucket, than chance allows."),
         (
             "ns",
-            "The time of a hash of these keys in nanoseconds, where the next waits for it: the \
+            "Nanoseconds to hash one of these keys, if each hash waits for the one before: the \
              median of several runs.",
         ),
         (
             "place",
-            "By time, of those that fit, whose costs differ by chance. = is a tie: less than 5 % \
-             apart, or by no more than chance, by the ranks of the runs.",
+            "Rank by time among those that fit, whose costs differ only by chance. = is a tie: less \
+             than 5 % apart, or no more than chance explains, by the ranks of the runs.",
         ),
         ("by size", &by_size),
         (

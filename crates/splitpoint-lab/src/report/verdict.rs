@@ -123,21 +123,21 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
     }
     let mut groups = Vec::new();
     for (grade, words) in [
-        (Grade::Fits, format!("these keys {}: {}.", tables(entries), by_speed(study, entries))),
+        (Grade::Fits, format!("these keys {}:", tables(entries))),
         (
             Grade::Structured,
-            "no worse than chance, but not random: a structure of the keys shows in the hashes. Other \
-             keys may do worse."
+            "no worse than chance, but not random: a structure of the keys shows in the hashes. \
+             Other keys may fare worse:"
                 .to_string(),
         ),
         (
             Grade::Slight,
-            "worse than chance allows, but a hit hardly costs more. The next keys may do worse."
+            "worse than chance allows, but a hit hardly costs more. Other keys may fare worse:"
                 .to_string(),
         ),
         (
             Grade::Worse,
-            "worse than chance allows, and a hit costs more. Do not use them for these keys. \
+            "worse than chance allows, and a hit costs more. Use another for these keys. \
              Costliest first:"
                 .to_string(),
         ),
@@ -156,7 +156,11 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
             };
             let count = Line::strong(format!("{} of {}", names.len(), entries.len()));
             let count = count.then(format!(" {verb} "));
-            groups.push((grade, count.then(words).then(" ").then(Line::faint(listed(&names)))));
+            let mut line = count.then(words).then(" ").then(Line::faint(listed(&names)));
+            if grade == Grade::Fits && names.len() > 1 {
+                line = line.then(format!(". {}.", by_speed(study, entries)));
+            }
+            groups.push((grade, line));
         }
     }
     blocks.push(Block::Grades(groups));
@@ -182,9 +186,9 @@ fn by_speed(study: &Study, entries: &[Entry<'_>]) -> String {
     let mut names: Vec<&str> = first.map(|(hash, _)| *hash).collect();
     names.sort_unstable();
     match names.as_slice() {
-        [] => "choose among them by speed".to_string(),
-        [only] => format!("the fastest here is {only}"),
-        _ => format!("the fastest here, as fast as each other, are {}", names.join(", ")),
+        [] => "Choose by speed".to_string(),
+        [only] => format!("The fastest here is {only}"),
+        _ => format!("The fastest here, equally fast, are {}", names.join(", ")),
     }
 }
 
@@ -203,11 +207,11 @@ fn tables(entries: &[Entry<'_>]) -> String {
     let seeds = most(|entry| entry.reports.len() / entry.by_size().len().max(1));
     let all: BTreeSet<u64> = entries.iter().flat_map(|entry| entry.by_size().into_keys()).collect();
     match (sizes, seeds) {
-        (..=1, ..=1) if all.len() > 1 => "in tables of the size that each needs".to_string(),
+        (..=1, ..=1) if all.len() > 1 => "in a table of the size that it needs".to_string(),
         (..=1, ..=1) => "in this table".to_string(),
-        (_, ..=1) => "at every size that they were measured at".to_string(),
+        (_, ..=1) => "at every size tried".to_string(),
         (..=1, _) => format!("with all of {seeds} seeds"),
-        _ => format!("at every size that they were measured at, with all of {seeds} seeds"),
+        _ => format!("at every size tried, with all of {seeds} seeds"),
     }
 }
 
@@ -219,8 +223,9 @@ fn headline(entries: &[Entry<'_>]) -> String {
             "All of these fit the keys: each is indistinguishable from an ideal hash.".to_string()
         }
         (fits, total) => {
-            let verb = if total - fits == 1 { "does" } else { "do" };
-            format!("{fits} of {total} fit the keys, and {} {verb} not.", total - fits)
+            let verb = if fits == 1 { "fits" } else { "fit" };
+            let others = if total - fits == 1 { "1 does" } else { &format!("{} do", total - fits) };
+            format!("{fits} of {total} {verb} the keys, and {others} not.")
         }
     }
 }

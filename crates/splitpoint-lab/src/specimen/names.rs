@@ -172,7 +172,10 @@ fn unknown(name: &str) -> Error {
     let others = ALIASES.iter().flat_map(|&(alias, names)| names.iter().map(move |n| (alias, *n)));
     let known: Vec<(&str, &'static str)> = own.chain(others).collect();
     let nearest = nearest(name, known.iter().map(|&(known, _)| known));
-    let meant = known.iter().find(|&&(known, _)| known == nearest);
+    let (wanted, found) = (plain(name), plain(nearest));
+    let is_near = found.starts_with(&wanted)
+        || 2 * edit_distance(wanted.as_bytes(), found.as_bytes()) <= wanted.len();
+    let meant = known.iter().find(|&&(known, _)| is_near && known == nearest);
     Error::UnknownHash { name: name.to_owned(), nearest: meant.map_or("", |&(_, name)| name) }
 }
 
@@ -281,6 +284,7 @@ mod tests {
             ("djb-hash4", "db-hash4"),
             ("komi", "komihash"),
             ("murmurhash33", "murmur3-32"),
+            ("nope", ""),
         ] {
             match find(name) {
                 Err(Error::UnknownHash { nearest, .. }) => assert_eq!(nearest, expected, "{name}"),

@@ -130,17 +130,17 @@ fn work_that_is_stopped_says_what_is_missing() {
     };
     let (counted, missing) = stopped(1, 1 << 30);
     assert_eq!(counted, [131_072; 6]);
-    let expected = "268928 of 400000 keys were not counted".to_owned();
+    let expected = "268,928 of 400,000 keys were not counted".to_owned();
     assert_eq!(missing, Some((131_072, expected)));
     // Five windows are one round and a part of the next, with two setups a round.
     let (counted, missing) = stopped(5, 26_000_000);
     assert_eq!(counted.iter().filter(|&&count| count == 400_000).count(), 2);
     assert_eq!(counted.iter().filter(|&&count| count == 131_072).count(), 2);
-    let expected = "268928 of 400000 keys were not counted, 2 of 6 measurements were not begun";
+    let expected = "268,928 of 400,000 keys were not counted, 2 of 6 measurements were not begun";
     assert_eq!(missing, Some((131_072, expected.to_owned())));
     let (counted, missing) = stopped(0, 1 << 30);
     assert!(counted.is_empty(), "{counted:?}");
-    let expected = "400000 of 400000 keys were not counted, 6 of 6 measurements were not begun";
+    let expected = "400,000 of 400,000 keys were not counted, 6 of 6 measurements were not begun";
     assert_eq!(missing, Some((0, expected.to_owned())));
     assert_eq!(stopped(100, 1 << 30), (vec![400_000; 6], None));
 }

@@ -375,8 +375,8 @@ impl<'a> Column<'a> {
                 (Some(key), _) => work(key),
                 (None, _) => {
                     return Err(PyValueError::new_err(format!(
-                        "the key in row {first} is null; leave nulls out before, with `drop_null()` \
-                         of pyarrow or `dropna()` of pandas and Dask"
+                        "the key in row {first} is null; leave nulls out first, with `drop_null()` \
+                         of pyarrow, `dropna()` of pandas and Dask or `drop_nulls()` of Polars"
                     )));
                 }
             }

@@ -100,7 +100,7 @@ fn of_functions(args: &Args, console: Console) -> Result<()> {
     }
     session.check_own()?;
     study.interruption = outcome.interruption.or_else(|| {
-        let missing = "the times of some lengths of keys".to_owned();
+        let missing = "keys of some lengths were not timed".to_owned();
         session.is_stopped().then_some(Interruption { key_count, missing })
     });
     args.output.deliver(&study, console)?;

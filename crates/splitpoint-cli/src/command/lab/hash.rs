@@ -14,7 +14,7 @@ use crate::failure::Result;
 ///
 /// Each function spreads the keys over a table with the reduction it was published with. The cost
 /// is that of finding every key once, relative to an ideal hash, which costs 1.000. Functions that fit
-/// are ranked by the time of a hash of these keys, measured on this machine. Hash functions of kernel
+/// are ranked by the time to hash these keys, measured on this machine. Hash functions of kernel
 /// caches, whose keys hold addresses, take part only if --hash names them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

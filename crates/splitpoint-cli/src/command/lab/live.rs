@@ -21,8 +21,8 @@ use crate::failure::Result;
 /// --watch, goes on to do so, a line for each interval.
 ///
 /// Without a file, of the kernel: reads the sizes of the tables of dentries and inodes from the boot log,
-/// or computes them from the memory, and the number of objects from /proc. What it cannot read, it
-/// says; root can read more.
+/// or computes them from the memory, and the number of objects from /proc. It lists what it cannot
+/// read; root can read more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -93,7 +93,8 @@ enum Command {
     #[command(flatten)]
     Study(studies::Command),
     /// Hash keys by a function of a library: what the other commands call this program for
-    #[command(hide = true)]
+    // clap suggests hidden commands too, so the name is far from what a user may type.
+    #[command(hide = true, name = "__library")]
     HashWorker(WorkerArgs),
 }
 

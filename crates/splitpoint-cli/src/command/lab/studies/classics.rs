@@ -22,7 +22,7 @@ use crate::number::{bytes, count, counted};
 /// Stores the keys in dbm, ndbm, sdbm, gdbm, hsearch with every option, dynahash and hash (db 1.85),
 /// as algorithms in memory, and prints for each what a hit and a miss cost beside an ideal hash,
 /// splits, fill, the sizes of index and file, and which keys it refuses and why. The HTML page draws
-/// the probes of hsearch over its load. A file without keys gives exit status 1.
+/// the probes of hsearch over its load. A file without keys gives exit code 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -14,8 +14,8 @@ use crate::number::count;
 /// Show how many cache lines a step along a hash chain reads
 ///
 /// Counts the lines of the fields that lookups of Linux 2.2.5 to 6.x and of Splitpoint read in each
-/// node, over every place of a slab: exact, nothing is measured. With --time it builds chains of such
-/// nodes in memory and measures lookups in them, in turns.
+/// node, at every place that a slab has for it. These counts are exact: nothing is measured. With
+/// --time, it also builds chains of such nodes in memory and times lookups in them, in turns.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

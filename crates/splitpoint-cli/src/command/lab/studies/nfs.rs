@@ -14,9 +14,10 @@ use crate::files::open_stream;
 
 /// Show how NetBSD's hash functions spread NFS file handles
 ///
-/// Spreads handles by the sum of their bytes, by FNV-1 with the start that the BSDs give it and with
-/// its own, and by the function of today, and prints the line of vmstat for each, beside an ideal
-/// hash: with the generations of the file, and with random ones as file systems of the BSDs have them.
+/// Spreads the handles by four functions: the sum of their bytes, FNV-1 with the starting value of the
+/// BSDs, FNV-1 with its own, and the function of today. Prints the line of vmstat for each, beside an
+/// ideal hash: once with the generations in FILE, and once with random ones, as file systems of the
+/// BSDs assign them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -19,9 +19,9 @@ use crate::progress::{Progress, ProgressMode, Total};
 
 /// Make a trace of kernel cache lookups from a capture
 ///
-/// The trace has the lookups of names, pages and buffers that programs asked of the kernel, for the
-/// tables of any era to be replayed on. The capture may be made on another machine. Nothing of what
-/// files contain is kept.
+/// The trace has the lookups of names, pages and buffers that programs asked of the kernel; `lab
+/// replay` replays it on the tables of any era. The capture may be made on another machine. Nothing
+/// of what files contain is kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

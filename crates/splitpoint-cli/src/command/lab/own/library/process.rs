@@ -59,7 +59,7 @@ impl Process {
         let failed = |error: io::Error| Failure::io("run this program again", &error);
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
-            .args(["lab", "hash-worker"])
+            .args(["lab", "__library"])
             .arg(file)
             .arg(symbol)
             // Ctrl-C on a terminal goes to a group: this process alone decides what to do then.
@@ -100,9 +100,12 @@ impl Process {
             End::Silent => format!("loading it does not end in {} s", LOADING_MAX.as_secs()),
             End::Ended(how) => format!("the process with it ended: {how}"),
         };
-        let message = format!("no function `{symbol}` in `{}`: {why}", file.display());
+        // The dynamic linker begins with the file.
+        let file = file.display();
+        let why = why.strip_prefix(&format!("{file}: ")).unwrap_or(&why);
+        let message = format!("cannot load the function `{symbol}` of `{file}`: {why}");
         Failure::new(Exit::CannotOpen, message)
-            .hint("make one with: cc -O2 -shared -fPIC mine.c -o libmine.so")
+            .hint("to make a shared library: cc -O2 -shared -fPIC mine.c -o libmine.so")
     }
 
     /// Ends the process after an error, and returns how it ended.
