@@ -56,6 +56,12 @@ const PEAK_FADING: u64 = 2;
 const PEAK_LIVE_MAX: u64 = 8;
 /// Looks at what readers hold back, while twice as much comes to wait and nothing is taken.
 const PEAK_LOOKS: u64 = 16;
+/// What was live of late counts instead of what is, up to one part in so many more: deletes may let the log
+/// become 7/6 of what is wanted. Else those of a random fifth of all records would each pay for four or
+/// five that are read, most of which are live; later ones find segments with more that is dead.
+const RECENT_LIVE_SHARE: u64 = 6;
+/// Bytes that are appended while it fades by one.
+const RECENT_LIVE_FADING: u64 = 2;
 /// Share of the live bytes that is emptied before a checkpoint is begun for it: one part in so many. The
 /// next ones are emptied while the checkpoint is made, so that about twice as much waits at most.
 const WAITING_SHARE: u64 = 8;
@@ -93,6 +99,8 @@ pub(crate) struct Compaction {
     buried_bytes: u64,
     /// Bytes of victims that changes have paid for and that are not read yet.
     owed_bytes: u64,
+    /// Bytes that were live of late; `None` before the first step.
+    recent_live_bytes: Option<u64>,
     /// Bytes that were moved since the store was opened.
     moved_bytes: u64,
     /// Whether the log alone does not say what the table holds: something was moved or emptied, or a
@@ -233,6 +241,7 @@ impl Compaction {
             appended_bytes: 0,
             buried_bytes: 0,
             owed_bytes: 0,
+            recent_live_bytes: None,
             moved_bytes: 0,
             is_log_incomplete: false,
             is_resting: false,
@@ -251,6 +260,7 @@ impl Compaction {
         self.appended_bytes = before.appended_bytes;
         self.buried_bytes = before.buried_bytes;
         self.owed_bytes = before.owed_bytes;
+        self.recent_live_bytes = before.recent_live_bytes;
         self.moved_bytes = before.moved_bytes;
         self.waiting_bytes_peak = before.waiting_bytes_peak;
         // Not what waits since before: others may have looked back meanwhile.
@@ -342,9 +352,19 @@ impl Compaction {
         let appended_bytes = std::mem::take(&mut self.appended_bytes);
         let change_bytes = appended_bytes.max(std::mem::take(&mut self.buried_bytes));
         let waiting = if mutant::is_made(Mutant::PaysForWaiting) { self.waiting_bytes } else { 0 };
-        let wanted_bytes = live_bytes.saturating_mul(1000) / self.live_thousandths;
-        let excess =
-            (used_bytes + waiting).saturating_sub(wanted_bytes.saturating_add(2 * segment_bytes));
+        let used_bytes_in_all = used_bytes + waiting;
+        let least_bytes = 2 * segment_bytes;
+        let recent_bytes = self.recent_live_bytes.unwrap_or_else(|| {
+            // What a handle finds is paid for by and by, too.
+            let found_bytes = used_bytes_in_all.saturating_sub(least_bytes);
+            found_bytes.saturating_mul(self.live_thousandths) / 1000
+        });
+        let recent_bytes = recent_bytes
+            .saturating_sub(appended_bytes / RECENT_LIVE_FADING)
+            .clamp(live_bytes, live_bytes.saturating_add(live_bytes / RECENT_LIVE_SHARE));
+        self.recent_live_bytes = Some(recent_bytes);
+        let wanted_bytes = recent_bytes.saturating_mul(1000) / self.live_thousandths;
+        let excess = used_bytes_in_all.saturating_sub(wanted_bytes.saturating_add(least_bytes));
         if excess == 0 || self.is_resting {
             self.owed_bytes = 0;
             return 0;
@@ -729,6 +749,7 @@ mod tests {
     fn nothing_is_paid_up_to_the_wanted_share_and_more_the_more_is_used() {
         let pay = |used_bytes: u64| {
             let mut compaction = Compaction::new(0.8, 1);
+            assert_eq!(compaction.begin_step(0, 80 * UNIT, UNIT), 0);
             compaction.note_appended(1000);
             compaction.note_buried(900);
             compaction.begin_step(used_bytes, 80 * UNIT, UNIT)
@@ -747,6 +768,50 @@ mod tests {
         assert_eq!(compaction.begin_step(1 << 30, 0, UNIT), 36_000);
         compaction.note_appended(24);
         assert_eq!(compaction.begin_step(1 << 30, 0, UNIT), 24 * 18, "what was buried is paid");
+    }
+
+    #[test]
+    fn deletes_pay_when_a_sixth_of_what_is_live_has_gone() {
+        let mut compaction = Compaction::new(0.8, 1);
+        assert_eq!(compaction.begin_step(102 * UNIT, 80 * UNIT, UNIT), 0);
+        let mut delete = |used_bytes, live_bytes| {
+            compaction.note_appended_dead(24);
+            compaction.note_buried(2000);
+            compaction.begin_step(used_bytes, live_bytes, UNIT)
+        };
+        assert_eq!(delete(102 * UNIT - 16, 70 * UNIT), 0, "80 / 0.8 and two segments");
+        assert_eq!(delete(89 * UNIT + UNIT / 2 - 8, 60 * UNIT), 0, "60 * 7 / 6 / 0.8 and two");
+        assert_eq!(delete(89 * UNIT + UNIT / 2 + 8, 60 * UNIT), 6000);
+        assert_eq!(delete(200 * UNIT, 60 * UNIT), 36_000);
+    }
+
+    #[test]
+    fn what_deletes_left_is_paid_for_while_twice_as_much_is_appended() {
+        let mut compaction = Compaction::new(0.8, 1);
+        assert_eq!(compaction.begin_step(102 * UNIT, 80 * UNIT, UNIT), 0);
+        let mut overwrite = |used_units: u64, bytes| {
+            compaction.note_appended(bytes);
+            compaction.note_buried(bytes);
+            compaction.begin_step(used_units * UNIT, 72 * UNIT, UNIT)
+        };
+        assert_eq!(overwrite(97, 8 * UNIT), 0, "76 / 0.8 and two segments");
+        assert_eq!(overwrite(92, 8 * UNIT), 0, "72 / 0.8 and two segments");
+        assert_ne!(overwrite(93, UNIT), 0);
+        let mut found = Compaction::new(0.8, 1);
+        found.note_appended(800);
+        assert_eq!(
+            found.begin_step(97 * UNIT, 72 * UNIT, UNIT),
+            2400,
+            "for half of that, at first"
+        );
+        let mut later = Compaction::new(0.8, 1);
+        later.go_on(&found);
+        later.note_appended(8 * UNIT);
+        assert_eq!(
+            later.begin_step(93 * UNIT, 72 * UNIT, UNIT),
+            STEP_BYTES_MAX,
+            "as in the turn before"
+        );
     }
 
     /// Returns whether a segment that was emptied at 100, under ticket 7 and at stamp 3, may be used

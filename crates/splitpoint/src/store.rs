@@ -634,6 +634,20 @@ impl Store {
         locate(windows, hash, |addr| Ok(view.pair(addr)?.key == key))
     }
 
+    /// As [`locate`](Self::locate), for a change that buries the record of the key: the counts of its segment are
+    /// on their way from memory together with the record.
+    #[inline]
+    fn locate_to_bury(&self, writer: &Writer, key: &[u8], hash: u64) -> Result<Located<'_>> {
+        let Region { view, windows, .. } = &*self.region;
+        let segments = writer.extents.segments();
+        locate(windows, hash, |addr| {
+            if let Some(segments) = segments {
+                segments.prefetch(addr.offset());
+            }
+            Ok(view.pair(addr)?.key == key)
+        })
+    }
+
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
         // A thread that the child does not have may hold the lock for ever.
         if !self.readable_in.is_here() {

@@ -163,6 +163,30 @@ fn a_sawtooth_gives_back_what_it_took() {
 }
 
 #[test]
+fn deletes_at_random_move_little_and_leave_a_log_within_its_bound() {
+    const KEYS: u64 = 10_000;
+    let mut run = Run::new();
+    for key in 0..KEYS {
+        run.put(key, 100);
+    }
+    for _ in 0..KEYS / 5 {
+        let key = run.below(KEYS);
+        run.put(key, 100);
+    }
+    // A prime step visits all of them, in an order of its own.
+    for i in 0..KEYS {
+        run.delete(i * 7919 % KEYS);
+        let stats = run.db.stats().unwrap();
+        if i == KEYS / 5 {
+            assert!(stats.moved_bytes < stats.live_bytes / 4, "{stats:?}");
+        }
+        let bound = (stats.live_bytes as f64 * 7.0 / 6.0 / LIVE_SHARE) as u64 + 8 * SEGMENT_BYTES;
+        assert!(stats.live_bytes + stats.dead_bytes <= bound, "{i}: {stats:?}");
+    }
+    run.assert_sound();
+}
+
+#[test]
 fn a_table_whose_keys_are_deleted_gives_everything_back() {
     let mut run = Run::new();
     for key in 0..10_000 {
