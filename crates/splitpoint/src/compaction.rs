@@ -57,10 +57,9 @@ const PEAK_LIVE_MAX: u64 = 8;
 /// Looks at what readers hold back, while twice as much comes to wait and nothing is taken.
 const PEAK_LOOKS: u64 = 16;
 /// What was live of late counts instead of what is, up to one part in so many more: deletes may let the log
-/// become 7/6 of what is wanted. Else those of a random fifth of all records would each pay for four or
-/// five that are read, most of which are live; later ones find segments with more that is dead.
+/// become 7/6 of what is wanted. Without it a delete at random reads four or five records, most of them live.
 const RECENT_LIVE_SHARE: u64 = 6;
-/// Bytes that are appended while it fades by one.
+/// Bytes that puts append while it fades by one.
 const RECENT_LIVE_FADING: u64 = 2;
 /// Share of the live bytes that is emptied before a checkpoint is begun for it: one part in so many. The
 /// next ones are emptied while the checkpoint is made, so that about twice as much waits at most.
@@ -99,8 +98,8 @@ pub(crate) struct Compaction {
     buried_bytes: u64,
     /// Bytes of victims that changes have paid for and that are not read yet.
     owed_bytes: u64,
-    /// Bytes that were live of late; `None` before the first step.
-    recent_live_bytes: Option<u64>,
+    /// Bytes that were live of late, at the steps of this handle.
+    recent_live_bytes: u64,
     /// Bytes that were moved since the store was opened.
     moved_bytes: u64,
     /// Whether the log alone does not say what the table holds: something was moved or emptied, or a
@@ -241,7 +240,7 @@ impl Compaction {
             appended_bytes: 0,
             buried_bytes: 0,
             owed_bytes: 0,
-            recent_live_bytes: None,
+            recent_live_bytes: 0,
             moved_bytes: 0,
             is_log_incomplete: false,
             is_resting: false,
@@ -290,6 +289,12 @@ impl Compaction {
     #[inline]
     pub(crate) fn note_appended(&mut self, bytes: u64) {
         self.appended_bytes += bytes;
+        self.recent_live_bytes = self.recent_live_bytes.saturating_sub(bytes / RECENT_LIVE_FADING);
+    }
+
+    /// Has the next changes pay for what deletes have left: there is no other room.
+    pub(crate) fn forget_recent_live(&mut self) {
+        self.recent_live_bytes = 0;
     }
 
     /// Counts the bytes of a record that was appended and that no slot will hold.
@@ -352,19 +357,11 @@ impl Compaction {
         let appended_bytes = std::mem::take(&mut self.appended_bytes);
         let change_bytes = appended_bytes.max(std::mem::take(&mut self.buried_bytes));
         let waiting = if mutant::is_made(Mutant::PaysForWaiting) { self.waiting_bytes } else { 0 };
-        let used_bytes_in_all = used_bytes + waiting;
-        let least_bytes = 2 * segment_bytes;
-        let recent_bytes = self.recent_live_bytes.unwrap_or_else(|| {
-            // What a handle finds is paid for by and by, too.
-            let found_bytes = used_bytes_in_all.saturating_sub(least_bytes);
-            found_bytes.saturating_mul(self.live_thousandths) / 1000
-        });
-        let recent_bytes = recent_bytes
-            .saturating_sub(appended_bytes / RECENT_LIVE_FADING)
-            .clamp(live_bytes, live_bytes.saturating_add(live_bytes / RECENT_LIVE_SHARE));
-        self.recent_live_bytes = Some(recent_bytes);
-        let wanted_bytes = recent_bytes.saturating_mul(1000) / self.live_thousandths;
-        let excess = used_bytes_in_all.saturating_sub(wanted_bytes.saturating_add(least_bytes));
+        let recent_max = live_bytes.saturating_add(live_bytes / RECENT_LIVE_SHARE);
+        self.recent_live_bytes = self.recent_live_bytes.clamp(live_bytes, recent_max);
+        let wanted_bytes = self.recent_live_bytes.saturating_mul(1000) / self.live_thousandths;
+        let excess =
+            (used_bytes + waiting).saturating_sub(wanted_bytes.saturating_add(2 * segment_bytes));
         if excess == 0 || self.is_resting {
             self.owed_bytes = 0;
             return 0;
@@ -749,7 +746,6 @@ mod tests {
     fn nothing_is_paid_up_to_the_wanted_share_and_more_the_more_is_used() {
         let pay = |used_bytes: u64| {
             let mut compaction = Compaction::new(0.8, 1);
-            assert_eq!(compaction.begin_step(0, 80 * UNIT, UNIT), 0);
             compaction.note_appended(1000);
             compaction.note_buried(900);
             compaction.begin_step(used_bytes, 80 * UNIT, UNIT)
@@ -779,8 +775,9 @@ mod tests {
             compaction.note_buried(2000);
             compaction.begin_step(used_bytes, live_bytes, UNIT)
         };
-        assert_eq!(delete(102 * UNIT - 16, 70 * UNIT), 0, "80 / 0.8 and two segments");
-        assert_eq!(delete(89 * UNIT + UNIT / 2 - 8, 60 * UNIT), 0, "60 * 7 / 6 / 0.8 and two");
+        assert_eq!(delete(102 * UNIT, 70 * UNIT), 0, "80 / 0.8 and two segments");
+        assert_eq!(delete(102 * UNIT + 8, 70 * UNIT), 6000);
+        assert_eq!(delete(89 * UNIT + UNIT / 2, 60 * UNIT), 0, "60 * 7 / 6 / 0.8 and two");
         assert_eq!(delete(89 * UNIT + UNIT / 2 + 8, 60 * UNIT), 6000);
         assert_eq!(delete(200 * UNIT, 60 * UNIT), 36_000);
     }
@@ -797,21 +794,22 @@ mod tests {
         assert_eq!(overwrite(97, 8 * UNIT), 0, "76 / 0.8 and two segments");
         assert_eq!(overwrite(92, 8 * UNIT), 0, "72 / 0.8 and two segments");
         assert_ne!(overwrite(93, UNIT), 0);
-        let mut found = Compaction::new(0.8, 1);
-        found.note_appended(800);
-        assert_eq!(
-            found.begin_step(97 * UNIT, 72 * UNIT, UNIT),
-            2400,
-            "for half of that, at first"
-        );
-        let mut later = Compaction::new(0.8, 1);
-        later.go_on(&found);
-        later.note_appended(8 * UNIT);
-        assert_eq!(
-            later.begin_step(93 * UNIT, 72 * UNIT, UNIT),
-            STEP_BYTES_MAX,
-            "as in the turn before"
-        );
+    }
+
+    #[test]
+    fn what_was_live_of_late_is_known_in_the_next_turn_but_not_to_another_handle() {
+        let mut compaction = Compaction::new(0.8, 1);
+        assert_eq!(compaction.begin_step(102 * UNIT, 80 * UNIT, UNIT), 0);
+        let overwrite = |mut compaction: Compaction| {
+            compaction.note_appended(800);
+            compaction.begin_step(97 * UNIT, 72 * UNIT, UNIT)
+        };
+        let mut next_turn = Compaction::new(0.8, 1);
+        next_turn.go_on(&compaction);
+        assert_eq!(overwrite(next_turn), 0);
+        assert_eq!(overwrite(Compaction::new(0.8, 1)), 800 * 18);
+        compaction.forget_recent_live();
+        assert_eq!(overwrite(compaction), 800 * 18);
     }
 
     /// Returns whether a segment that was emptied at 100, under ticket 7 and at stamp 3, may be used

@@ -674,8 +674,8 @@ impl Options {
     /// Replaced and deleted values take space until compaction moves what is live out of their
     /// segments. More live share is less space and more work for each change: where keys are
     /// overwritten at random, a byte that is stored costs 1.98 bytes written at 0.7, 2.73 at 0.78,
-    /// 4.12 at 0.85 and 5.35 at 0.9. Deletes may leave six sevenths of the share; what is stored later, or
-    /// [`maintain`](crate::Db::maintain), makes up for it.
+    /// 4.12 at 0.85 and 5.35 at 0.9. Deletes of a handle may bring it down to six sevenths of that; puts after
+    /// them, another handle, or [`maintain`](crate::Db::maintain) bring it back.
     ///
     /// A file keeps no record of the share: it counts for this handle. A file is compacted at all only
     /// once that gains something; from then on it has a checkpoint whenever it is closed, and libraries

@@ -176,6 +176,9 @@ fn deletes_at_random_move_little_and_leave_a_log_within_its_bound() {
     // A prime step visits all of them, in an order of its own.
     for i in 0..KEYS {
         run.delete(i * 7919 % KEYS);
+        if i % 16 != 0 {
+            continue;
+        }
         let stats = run.db.stats().unwrap();
         if i == KEYS / 5 {
             assert!(stats.moved_bytes < stats.live_bytes / 4, "{stats:?}");

@@ -50,6 +50,9 @@ impl Store {
     pub(super) fn make_room(&self, writer: &mut Writer) -> bool {
         let free_before = writer.extents.free_bytes();
         self.reuse_emptied(writer);
+        if let Some(compacting) = &mut writer.compacting {
+            compacting.state.forget_recent_live();
+        }
         if !self.region.storage().is_volatile() {
             // One by turns would go on with the next change that finds room. An error of a sync poisons.
             let _ = self.end_in_this_turn(writer);
