@@ -7,7 +7,9 @@ use std::path::Path;
 use splitpoint::{Error, ErrorKind, Holder};
 use splitpoint_ffi::errno_of;
 
-use crate::code::{SP_ERR_ARGUMENT, SP_ERR_BUSY, SP_ERR_PANIC, SP_ERR_UNSUPPORTED, code_of};
+use crate::code::{
+    SP_ERR_ARGUMENT, SP_ERR_BUSY, SP_ERR_CORRUPT, SP_ERR_PANIC, SP_ERR_UNSUPPORTED, code_of,
+};
 
 /// The errors of C's `errno` that the library sets itself.
 const EINVAL: c_int = 22;
@@ -43,10 +45,16 @@ impl Failure {
     pub(crate) fn opening(path: &Path, error: Error) -> Self {
         let is_named = error.path().is_some();
         let failure = Self::from(error);
-        if is_named {
-            return failure;
-        }
-        Self { message: format!("`{}`: {}", path.display(), failure.message), ..failure }
+        if is_named { failure } else { failure.naming(path) }
+    }
+
+    /// The open file `path` failed. Errors of damage do not name it.
+    pub(crate) fn using(self, path: &Path) -> Self {
+        if self.code == SP_ERR_CORRUPT { self.naming(path) } else { self }
+    }
+
+    fn naming(self, path: &Path) -> Self {
+        Self { message: format!("`{}`: {}", path.display(), self.message), ..self }
     }
 
     /// A panic that was caught.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -18,6 +18,8 @@ use crate::options::sp_options;
 /// An open store. Any number of threads may use one handle at the same time.
 #[derive(Debug)]
 pub struct sp_db {
+    /// The file; empty for a table in memory.
+    path: PathBuf,
     table: Box<dyn Table>,
     /// The message of the last call on this handle that failed.
     message: Mutex<CString>,
@@ -63,12 +65,13 @@ impl sp_db {
     }
 
     #[cold]
-    fn keep(&self, failure: &Failure) -> c_int {
+    fn keep(&self, failure: Failure) -> c_int {
+        let failure = failure.using(&self.path);
         if failure.code == SP_ERR_PANIC {
             self.is_broken.store(true, Ordering::Relaxed);
         }
         *self.message.lock().unwrap_or_else(PoisonError::into_inner) = failure.text();
-        report(failure)
+        report(&failure)
     }
 }
 
@@ -106,8 +109,8 @@ pub(crate) unsafe fn call(
     };
     match guard(|| body(db)) {
         Some(Ok(code)) => code,
-        Some(Err(failure)) => db.keep(&failure),
-        None => db.keep(&Failure::panic()),
+        Some(Err(failure)) => db.keep(failure),
+        None => db.keep(Failure::panic()),
     }
 }
 
@@ -131,7 +134,8 @@ pub unsafe extern "C" fn sp_open(
         // SAFETY: a string, by the rules of the header.
         let path = unsafe { CStr::from_ptr(path) };
         let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-        open_path(path, options).map_err(|error| Failure::opening(path, error))
+        let table = open_path(path, options).map_err(|error| Failure::opening(path, error))?;
+        Ok((path.to_path_buf(), table))
     };
     // SAFETY: the pointers are null or as the rules of the header say.
     unsafe { open_into(db, options, open) }
@@ -145,7 +149,8 @@ pub unsafe extern "C" fn sp_open_in_memory(
     options: *const sp_options,
     db: *mut *mut sp_db,
 ) -> c_int {
-    let open = |options: &Options| Ok(Box::new(options.in_memory()?) as Box<dyn Table>);
+    let open =
+        |options: &Options| Ok((PathBuf::new(), Box::new(options.in_memory()?) as Box<dyn Table>));
     // SAFETY: the pointers are null or as the rules of the header say.
     unsafe { open_into(db, options, open) }
 }
@@ -176,7 +181,7 @@ fn open_path(path: &Path, options: &Options) -> splitpoint::Result<Box<dyn Table
 unsafe fn open_into(
     db: *mut *mut sp_db,
     options: *const sp_options,
-    open: impl FnOnce(&Options) -> Result<Box<dyn Table>, Failure>,
+    open: impl FnOnce(&Options) -> Result<(PathBuf, Box<dyn Table>), Failure>,
 ) -> c_int {
     if db.is_null() {
         return report(&Failure::argument("the place for the handle is null"));
@@ -186,8 +191,9 @@ unsafe fn open_into(
     // SAFETY: null or options, by the rules of the header.
     let chosen = unsafe { options.as_ref() };
     let opened = guard(|| {
-        let table = open(chosen.map_or(&Options::new(), |chosen| &chosen.options))?;
+        let (path, table) = open(chosen.map_or(&Options::new(), |chosen| &chosen.options))?;
         Ok(Box::into_raw(Box::new(sp_db {
+            path,
             table,
             message: Mutex::default(),
             part_count: AtomicUsize::new(0),
@@ -231,7 +237,7 @@ pub unsafe extern "C" fn sp_close(db: *mut sp_db) -> c_int {
     let handle = unsafe { Box::from_raw(db) };
     match guard(|| handle.table.close()) {
         Some(Ok(_)) => SP_OK,
-        Some(Err(error)) => report(&error.into()),
+        Some(Err(error)) => report(&Failure::from(error).using(&handle.path)),
         None => report(&Failure::panic()),
     }
 }

@@ -150,7 +150,8 @@ impl Failure {
         }
         let failure = Self::io("write to standard output", source);
         if is_full(source.kind()) {
-            return failure.hint("free some space and try again; the output ends early");
+            return failure
+                .hint("free some space; the output ends early, and what was stored is safe");
         }
         failure
     }
@@ -205,10 +206,13 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
             return hint_of_unsupported(*feature, format, &file);
         }
         StoreError::HashMismatch { .. } if old.is_some() => hint_to_convert(&file),
-        StoreError::Version { .. } if old.is_some() => format!(
+        StoreError::Version { .. } if old == Some(Format::Db185Hash) => format!(
             "no library reads this version; if the file was cut or damaged, save what can be read: \
              splitpoint salvage {file} -o NEW.spt"
         ),
+        StoreError::Version { .. } if old.is_some() => {
+            "dump it with the tools of the library that wrote it, and load the dump".to_string()
+        }
         StoreError::Version { expected, found, .. } if found > expected => {
             "a newer splitpoint wrote it; upgrade this one, or dump the store with that version"
                 .to_string()
@@ -353,7 +357,8 @@ fn tool_in_words(found: &FileKind, file: &str) -> Option<String> {
 
 /// Returns whether the operating system has no room for the data.
 fn is_full(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// Returns the hint for an error of the operating system.
@@ -365,10 +370,10 @@ fn hint_of_io(source: &io::Error) -> Option<String> {
             "the file system is read-only: get, count, list, dump, stat and check work there; give a \
              new file a path elsewhere"
         }
-        kind if is_full(kind) => "free some space and try again; everything stored before is safe",
         io::ErrorKind::FileTooLarge => {
             "the limit on file sizes is too low: see `ulimit -f`; everything stored before is safe"
         }
+        kind if is_full(kind) => "free some space and try again; everything stored before is safe",
         _ => return None,
     };
     Some(hint.to_string())
@@ -472,7 +477,7 @@ mod tests {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let error = StoreError::Io { action: "extend", path: "a.spt".into(), source: full() };
         assert_eq!(Failure::creating(Path::new("a.spt"), &error).exit(), Exit::Io);
-        let hint = "free some space and try again; the output ends early";
+        let hint = "free some space; the output ends early, and what was stored is safe";
         assert_eq!(Failure::output(&full()).remedy(), Some(hint));
     }
 

@@ -1,6 +1,6 @@
 //! `libsplitpoint`, from C.
 
-use std::fs;
+use std::fs::{self, File};
 use std::process::Stdio;
 
 use crate::support::{Link, Program, prefix, repository, succeed};
@@ -71,6 +71,26 @@ fn the_message_about_a_damaged_file_names_it() {
     let said = String::from_utf8(output.stderr).unwrap();
     let expected = format!("cannot open the store: `{}`: corrupt file size at", store.display());
     assert!(said.starts_with(&expected), "{said}");
+}
+
+#[test]
+fn the_message_about_a_damaged_record_names_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("flipped.spt");
+    let program =
+        Program::of_file(&repository().join("docs/examples/words.c"), LIBRARY, Link::Shared);
+    let input = dir.path().join("input");
+    fs::write(&input, "unmistakable\n").unwrap();
+    succeed(program.command().arg(&store).stdin(File::open(&input).unwrap()));
+    let mut bytes = fs::read(&store).unwrap();
+    let key = b"unmistakable";
+    let at = bytes.windows(key.len()).position(|window| window == key).expect("the record");
+    bytes[at + key.len()] ^= 1;
+    fs::write(&store, bytes).unwrap();
+    let mut command = program.command();
+    let output = command.arg(&store).stdin(File::open(&input).unwrap()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&format!("`{}`: corrupt record", store.display())), "{said}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn is_seeded(function: &HashFunction) -> bool {
 /// Returns the failure for an error, with a hint.
 fn failure(args: &Args, error: &Error) -> Failure {
     let file = &args.file;
-    let is_opening = matches!(error, Error::Io { action: "open", .. });
+    let is_opening = matches!(error, Error::Io { action: "open" | "create", .. });
     let failure =
         if is_opening { Failure::opening(file, error) } else { store::using(file, error) };
     match error {

@@ -70,7 +70,8 @@ pub(super) fn terms() -> Vec<(&'static str, Line)> {
         (
             "place",
             "Rank by time among those that fit, whose costs differ only by chance. = is a tie: less \
-             than 5 % apart, or no more than chance explains, by the ranks of the runs.",
+             than 5 % apart; or no more than chance explains, by the ranks of the runs, and the \
+             fastest runs less than a quarter apart.",
         ),
         ("by size", &by_size),
         (

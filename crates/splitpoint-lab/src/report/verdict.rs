@@ -122,24 +122,22 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
         blocks.push(Block::Lead(headline(entries).into()));
     }
     let mut groups = Vec::new();
-    for (grade, words) in [
-        (Grade::Fits, format!("these keys {}:", tables(entries))),
+    for (grade, words, advice) in [
+        (Grade::Fits, format!("these keys {}:", tables(entries)), String::new()),
         (
             Grade::Structured,
-            "no worse than chance, but not random: a structure of the keys shows in the hashes. \
-             Other keys may fare worse:"
-                .to_string(),
+            "no worse than chance, but not random:".to_string(),
+            "A structure of the keys shows in the hashes; other keys may fare worse.".to_string(),
         ),
         (
             Grade::Slight,
-            "worse than chance allows, but a hit hardly costs more. Other keys may fare worse:"
-                .to_string(),
+            "worse than chance allows, but a hit hardly costs more:".to_string(),
+            "Other keys may fare worse.".to_string(),
         ),
         (
             Grade::Worse,
-            "worse than chance allows, and a hit costs more. Use another for these keys. \
-             Costliest first:"
-                .to_string(),
+            "worse than chance allows, and a hit costs more:".to_string(),
+            "Use another for these keys.".to_string(),
         ),
     ] {
         let of_grade = entries.iter().filter(|entry| entry.grade() == grade);
@@ -159,6 +157,8 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
             let mut line = count.then(words).then(" ").then(Line::faint(listed(&names)));
             if grade == Grade::Fits && names.len() > 1 {
                 line = line.then(format!(". {}.", by_speed(study, entries)));
+            } else if !advice.is_empty() {
+                line = line.then(format!(". {advice}"));
             }
             groups.push((grade, line));
         }
@@ -207,7 +207,7 @@ fn tables(entries: &[Entry<'_>]) -> String {
     let seeds = most(|entry| entry.reports.len() / entry.by_size().len().max(1));
     let all: BTreeSet<u64> = entries.iter().flat_map(|entry| entry.by_size().into_keys()).collect();
     match (sizes, seeds) {
-        (..=1, ..=1) if all.len() > 1 => "in a table of the size that it needs".to_string(),
+        (..=1, ..=1) if all.len() > 1 => "in tables of the size that each needs".to_string(),
         (..=1, ..=1) => "in this table".to_string(),
         (_, ..=1) => "at every size tried".to_string(),
         (..=1, _) => format!("with all of {seeds} seeds"),

@@ -173,7 +173,7 @@ fn unknown(name: &str) -> Error {
     let known: Vec<(&str, &'static str)> = own.chain(others).collect();
     let nearest = nearest(name, known.iter().map(|&(known, _)| known));
     let (wanted, found) = (plain(name), plain(nearest));
-    let is_near = found.starts_with(&wanted)
+    let is_near = !wanted.is_empty() && found.starts_with(&wanted)
         || 2 * edit_distance(wanted.as_bytes(), found.as_bytes()) <= wanted.len();
     let meant = known.iter().find(|&&(known, _)| is_near && known == nearest);
     Error::UnknownHash { name: name.to_owned(), nearest: meant.map_or("", |&(_, name)| name) }

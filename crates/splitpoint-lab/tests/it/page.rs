@@ -159,7 +159,7 @@ fn functions_of_one_size_each_are_not_said_to_be_measured_at_all_sizes() {
     study.reports.push(measured("xxh3-64", Reduction::PrimeModulus, 3001));
     study.reports.push(measured("rapidhash-v3", Reduction::Split, 3000));
     let page = page_of(&study);
-    assert!(page.contains("in a table of the size that it needs"));
+    assert!(page.contains("in tables of the size that each needs"));
     assert!(!page.contains("at all of") && !page.contains("id=\"cost\""), "a plot of single dots");
     study.reports.push(measured("rapidhash-v3", Reduction::Split, 3500));
     assert!(page_of(&study).contains("id=\"cost\""));
