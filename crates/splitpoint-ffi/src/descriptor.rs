@@ -27,7 +27,8 @@ impl Identity {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// Returns the identity of an open file, without the times of which a question costs the next write.
+    /// Returns the identity of an open file, without asking for its times, which makes
+    /// the next write dearer.
     ///
     /// # Errors
     ///

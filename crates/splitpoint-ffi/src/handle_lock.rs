@@ -2,20 +2,22 @@
 //!
 //! A signal handler of a program may leave a call by `longjmp`: the call never ends, and its handle stays locked.
 //! What it had half done nobody knows, so the handle is lost. But the thread is told so, and does not wait for itself:
-//! it remembers which handle it is in. So it is where a function of the program that we call calls us again.
+//! the handle knows which thread has it. The same happens to a function of the program that calls us back.
+//!
+//! Who leaves while it waits for a handle has none, and has lost nothing. A jump out of the few instructions between
+//! taking the lock and noting the thread leaves a lock that nobody has noted: all wait for it.
 
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-
-thread_local! {
-    /// The lock of the call in which this thread is; null outside of calls.
-    static CURRENT: Cell<*const ()> = const { Cell::new(ptr::null()) };
-}
 
 /// What the calls on one handle share.
 #[derive(Debug)]
 pub struct HandleLock<T> {
+    /// The thread in whose call the handle is; 0 between calls.
+    // Each thread looks for its own number alone, which nobody else stores, and it stores 0 before it unlocks.
+    holder: AtomicUsize,
     // After a panic the handle says itself what it can still do.
     state: Mutex<T>,
 }
@@ -23,32 +25,29 @@ pub struct HandleLock<T> {
 impl<T> HandleLock<T> {
     /// Takes the state.
     pub const fn new(state: T) -> Self {
-        Self { state: Mutex::new(state) }
+        Self { holder: AtomicUsize::new(0), state: Mutex::new(state) }
     }
 
-    /// Waits for the calls of other threads; `None` if a call of this thread on this handle has not ended, and never
-    /// will: `EDEADLK`.
+    /// Waits for the calls of other threads; `None` if this thread is in a call on this handle, or has left one that
+    /// will never end: `EDEADLK`.
     #[inline]
     pub fn lock(&self) -> Option<HandleGuard<'_, T>> {
-        let this = ptr::from_ref(self).cast();
-        let before = CURRENT.replace(this);
-        let call = Call { before: if before == this { ptr::null() } else { before } };
+        let thread = this_thread();
         let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if before == this => {
-                // For the next call, too.
-                std::mem::forget(call);
-                return None;
-            }
-            Err(TryLockError::WouldBlock) => self.wait(),
+            Err(TryLockError::WouldBlock) => self.wait(thread)?,
         };
-        Some(HandleGuard { state, _call: call })
+        self.holder.store(thread, Ordering::Relaxed);
+        Some(HandleGuard { holder: &self.holder, state })
     }
 
     #[cold]
-    fn wait(&self) -> MutexGuard<'_, T> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wait(&self, thread: usize) -> Option<MutexGuard<'_, T>> {
+        if self.holder.load(Ordering::Relaxed) == thread {
+            return None;
+        }
+        Some(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the state when the handle is closed; `None`, and all of it stays open, if a call on it has not ended.
@@ -62,12 +61,28 @@ impl<T> HandleLock<T> {
     }
 }
 
+/// Returns a number that no other living thread has, and that is not 0.
+#[inline]
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: Cell<u8> = const { Cell::new(0) };
+    }
+    HERE.with(|here| ptr::from_ref(here).addr())
+}
+
 /// A call on a handle, to its end.
 #[derive(Debug)]
 pub struct HandleGuard<'a, T> {
-    // Unlocked before the call ends.
+    holder: &'a AtomicUsize,
     state: MutexGuard<'a, T>,
-    _call: Call,
+}
+
+impl<T> Drop for HandleGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // The lock goes behind it.
+        self.holder.store(0, Ordering::Relaxed);
+    }
 }
 
 impl<T> std::ops::Deref for HandleGuard<'_, T> {
@@ -86,22 +101,66 @@ impl<T> std::ops::DerefMut for HandleGuard<'_, T> {
     }
 }
 
-/// Remembers in which call the thread was before.
-#[derive(Debug)]
-struct Call {
-    before: *const (),
-}
-
-impl Drop for Call {
-    #[inline]
-    fn drop(&mut self) {
-        CURRENT.set(self.before);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
+
+    /// Returns what a thread of its own finds, or `None` if it waits for ever.
+    fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(act()));
+        receiver.recv_timeout(Duration::from_secs(20)).ok()
+    }
+
+    #[test]
+    fn a_thread_that_has_left_calls_on_two_handles_waits_for_neither() {
+        let found = in_time(|| {
+            let (first, second) = (HandleLock::new(1), HandleLock::new(2));
+            std::mem::forget(first.lock());
+            std::mem::forget(second.lock());
+            (first.lock().is_none(), second.lock().is_none(), first.lock().is_none())
+        });
+        assert_eq!(found, Some((true, true, true)));
+    }
+
+    #[test]
+    fn a_thread_that_has_left_a_call_waits_for_a_new_handle_in_the_same_place() {
+        let found = in_time(|| {
+            let mut place = HandleLock::new(1);
+            std::mem::forget(place.lock());
+            assert!(place.lock().is_none());
+            place = HandleLock::new(2);
+            let (sender, receiver) = mpsc::channel();
+            std::thread::scope(|scope| {
+                let place = &place;
+                scope.spawn(move || {
+                    let mut state = place.lock().unwrap();
+                    sender.send(()).unwrap();
+                    std::thread::sleep(Duration::from_millis(20));
+                    *state = 3;
+                });
+                receiver.recv().unwrap();
+                place.lock().map(|state| *state)
+            })
+        });
+        assert_eq!(found, Some(Some(3)));
+    }
+
+    #[test]
+    fn a_call_within_a_call_is_an_error_and_leaves_the_outer_one_its_handle() {
+        let found = in_time(|| {
+            let (lock, other) = (HandleLock::new(1), HandleLock::new(2));
+            let outer = lock.lock();
+            let between = other.lock();
+            assert!(lock.lock().is_none() && other.lock().is_none());
+            drop((outer, between));
+            lock.lock().is_some() && other.lock().is_some()
+        });
+        assert_eq!(found, Some(true));
+    }
 
     #[test]
     fn a_call_that_never_ends_is_an_error_for_its_thread_and_no_wait() {

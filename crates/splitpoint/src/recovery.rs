@@ -176,6 +176,14 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
         let tables = opening.state_of_tables(&region);
         let last_writer = LastWriter::of(region.storage(), region.live().crc());
         if let Some((extents, found)) = opening.use_tables(&region, tables, last_writer, options)? {
+            // The number of the process is for messages: where there is no room for it, there is none. A handle by
+            // turns stores it at its first change.
+            if options.access == Access::ReadWrite
+                && !options.sharing.takes_turns()
+                && region.claim_live().is_ok()
+            {
+                region.live().set_pid();
+            }
             let mut opened = opening.finish(extents, found);
             if tables == Tables::Left {
                 // The superblock says so, though perhaps in the cache alone.
@@ -437,10 +445,6 @@ impl Opening {
 
     fn finish(self, extents: Extents, (state, recovery, durable_lsn): FoundState) -> Opened {
         let region = extents.region().clone();
-        // The number of the process is for messages: where there is no room for it, there is none.
-        if self.access == Access::ReadWrite && region.claim_live().is_ok() {
-            region.live().set_pid();
-        }
         let writer = Writer::new(self.log, extents, state, self.superblock);
         Opened::new(region, self.hash, writer, recovery, durable_lsn)
     }
@@ -516,9 +520,8 @@ impl Opening {
         let is_writer = self.access == Access::ReadWrite;
         if tables == Tables::Left
             && is_writer
-            && last_writer.has_just_left
             && options.sharing.takes_turns()
-            && let Some(found) = self.go_on_from_close_by_turns(region)
+            && let Some(found) = self.go_on_from_close_by_turns(region, last_writer)
         {
             return Ok(Some(found));
         }
@@ -549,10 +552,24 @@ impl Opening {
         }
     }
 
-    /// Goes on with the tables of a handle by turns that was closed in order a moment ago, as in a turn of a
-    /// handle that was open all the time. `None` if something is wrong, which the comparison with the log
-    /// finds; no more than the segment table is mended then.
-    fn go_on_from_close_by_turns(&mut self, region: &Arc<Region>) -> Option<(Extents, FoundState)> {
+    /// Goes on with the tables of a handle by turns that was closed in order, as in a turn of a handle that was
+    /// open all the time: an opening without a change leaves the file as it was. If that was not a moment ago, they
+    /// are compared with the log before. `None` if something is wrong; no more than the segment table is mended then.
+    fn go_on_from_close_by_turns(
+        &mut self,
+        region: &Arc<Region>,
+        last_writer: LastWriter,
+    ) -> Option<(Extents, FoundState)> {
+        if !last_writer.has_just_left {
+            if !last_writer.has_left {
+                return None;
+            }
+            // Changes of a large batch are looked up, which takes long.
+            region.storage().end_opening();
+            if !self.is_settled(region) {
+                return None;
+            }
+        }
         region.windows.map_listed_pieces().ok()?;
         let (position, _) = committed_position(&self.superblock, region);
         let mut behind = LogWalk::from_position(&region.view, position, Trust::Nothing, 0).ok()?;
@@ -560,7 +577,14 @@ impl Opening {
             return None;
         }
         region.claim_stores([].into_iter()).ok()?;
-        self.go_on_from_turn(region, None).ok()
+        let (extents, (state, recovery, mut durable_lsn)) =
+            self.go_on_from_turn(region, None).ok()?;
+        if !last_writer.has_just_left {
+            // As after a warm restart: the next sync of this handle covers the file.
+            self.log.mark_file_unsynced(region.view.file_bytes());
+            durable_lsn = 0;
+        }
+        Some((extents, (state, recovery, durable_lsn)))
     }
 
     /// Goes on with the tables of a killed writer, or of one that nobody knows to have been closed. A checkpoint

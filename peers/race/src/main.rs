@@ -214,9 +214,10 @@ fn run(options: &Options) -> Outcome<()> {
         Task::List => list(&plan::engines(&peers)?, &plan::workloads(&peers)?),
         Task::Report(files) => report(options, files)?,
         Task::DropIns(prefix) => {
+            // Before hours of work, not behind them.
+            let targets = targets::read(&peers)?;
             let saved = drop_ins::race(options, prefix)?;
-            let table =
-                drop_ins::verdicts::write(&saved, &targets::read(&peers)?, &saved.write(options)?)?;
+            let table = drop_ins::verdicts::write(&saved, &targets, &saved.write(options)?)?;
             say(&format!("\n{table}"));
             finish(options, &saved)?;
         }

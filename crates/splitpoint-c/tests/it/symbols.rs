@@ -106,16 +106,29 @@ fn a_program_may_end_or_unload_a_library_without_closing_its_database() {
     for (number, (kind, library)) in libraries.iter().enumerate() {
         for end in ends {
             let store = dir.path().join(format!("{number} {end}"));
-            for end in [end, "look"] {
-                succeed_in_silence(program.command().arg(library).args([kind, end]).arg(&store));
+            for what in ["end", "look"] {
+                let mut command = program.command();
+                succeed_in_silence(command.arg(library).args([kind, what, end]).arg(&store));
             }
+            remove_store(&store);
         }
         let store = dir.path().join(format!("{number} checked"));
         for end in ["return", "dlclose", "fork exit"] {
             let mut command = program.command_that_leaves_handles();
-            succeed_in_silence(command.arg(library).args([kind, end]).arg(&store));
+            succeed_in_silence(command.arg(library).args([kind, "end", end]).arg(&store));
         }
+        remove_store(&store);
     }
+}
+
+/// Removes the file of a store, of ndbm two: each store has 20 MB.
+fn remove_store(store: &Path) {
+    let removed = ["", ".pag", ".dir"].map(|suffix| {
+        let mut name = store.as_os_str().to_owned();
+        name.push(suffix);
+        fs::remove_file(name).is_ok()
+    });
+    assert!(removed.contains(&true), "{}", store.display());
 }
 
 /// The names of a library, sorted, each in a line.

@@ -1,5 +1,6 @@
 /* Corners: a full disk, a file system that is only read, no descriptors left, two threads, a signal handler that does
  * not return. corners WHAT NAME. An alarm ends what waits for ever. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <gdbm.h>
 #include <pthread.h>
@@ -167,37 +168,71 @@ static void leave(int signal) {
   if (is_inside) siglongjmp(out, 1);
 }
 
-/* A signal handler leaves a fetch by longjmp: the handle is lost, which its calls say instead of waiting. */
+static sigjmp_buf out_of_wait;
+static volatile sig_atomic_t is_waiting;
+
+static void leave_wait(int signal) {
+  (void)signal;
+  if (is_waiting) siglongjmp(out_of_wait, 1);
+}
+
+/* Waits for the handle, which no call ends, and leaves each wait. */
+static void *waits(void *db) {
+  volatile int left_count = 0;
+  int n = 7;
+  while (left_count < 3) {
+    if (sigsetjmp(out_of_wait, 1) == 0) {
+      is_waiting = 1;
+      gdbm_exists(db, number(&n));
+      is_waiting = 0;
+      return "the call has ended";
+    }
+    is_waiting = 0;
+    left_count++;
+  }
+  return NULL;
+}
+
+/* A thread that leaves its wait for a handle waits again: it is not the one that has it. */
+static void left_wait(GDBM_FILE db) {
+  pthread_t thread;
+  void *found;
+  CHECK(signal(SIGUSR1, leave_wait) != SIG_ERR);
+  CHECK(pthread_create(&thread, NULL, waits, db) == 0);
+  while (pthread_tryjoin_np(thread, &found) != 0) {
+    usleep(20000);
+    CHECK(pthread_kill(thread, SIGUSR1) == 0);
+  }
+  CHECK(found == NULL);
+}
+
+/* A signal handler leaves a lookup by longjmp: the handle is lost, which its calls say instead of waiting. */
 static void left_call(const char *name) {
   const struct itimerval soon = {{0, 0}, {0, 2000}};
   static char big[1000000];
-  datum value = {big, sizeof big}, found;
+  /* A long call that does not come near malloc(3), whose lock the jump would leave taken. */
+  datum key = {big, sizeof big};
   GDBM_FILE db = gdbm_open(name, 0, GDBM_NEWDB, 0600, fatal);
   gdbm_count_t count;
   int n = 7;
-  CHECK(db != NULL && gdbm_store(db, number(&n), value, GDBM_INSERT) == 0);
+  CHECK(db != NULL && gdbm_store(db, key, number(&n), GDBM_INSERT) == 0);
   CHECK(signal(SIGVTALRM, leave) != SIG_ERR);
   do {
     if (sigsetjmp(out, 1) == 0) {
       CHECK(setitimer(ITIMER_VIRTUAL, &soon, NULL) == 0);
       is_inside = 1;
-      for (;;) {
-        found = gdbm_fetch(db, number(&n));
-        is_inside = 0; /* Not out of free(3). */
-        free(found.dptr);
-        is_inside = 1;
-      }
+      for (;;) gdbm_exists(db, key);
     }
     is_inside = 0;
-    found = gdbm_fetch(db, number(&n)); /* The jump may have come between two calls. */
-    free(found.dptr);
-  } while (found.dptr != NULL);
+    gdbm_errno = 0; /* The jump may have come between two calls. */
+  } while (gdbm_exists(db, key));
   CHECK(gdbm_errno == GDBM_NEED_RECOVERY && errno == EDEADLK && fatal_calls == 0);
   errno = 0;
   CHECK(gdbm_store(db, number(&n), number(&n), GDBM_REPLACE) == -1 && errno == EDEADLK);
   CHECK(gdbm_count(db, &count) == -1 && gdbm_sync(db) == -1 && gdbm_recover(db, NULL, 0) == -1);
   CHECK(gdbm_last_errno(db) == GDBM_NEED_RECOVERY && gdbm_db_strerror(db) != NULL);
   gdbm_clear_error(db);
+  left_wait(db);
   CHECK(gdbm_close(db) == -1 && errno == EDEADLK);
   CHECK(gdbm_open(name, 0, GDBM_WRITER, 0, NULL) == NULL && gdbm_errno == GDBM_CANT_BE_WRITER);
 }

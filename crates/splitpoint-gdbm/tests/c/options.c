@@ -1,5 +1,4 @@
-/* Options, error texts, flags, and what is left of the functions,
-    as one line each: the same lines with every library
+/* Options, error texts, flags, and what is left of the functions, as one line each: the same lines with every library
  * of this interface. */
 #include <errno.h>
 #include <fcntl.h>

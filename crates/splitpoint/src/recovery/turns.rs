@@ -62,7 +62,6 @@ impl TakeOver for GoOn {
                 opening.warm_restart(region, false)?
             }
         };
-        region.live().set_pid();
         let mut writer = Writer::new(opening.log, extents, state, opening.superblock);
         writer.mark = mark.unwrap_or(writer.mark);
         Ok(writer)

@@ -14,6 +14,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -52,10 +54,25 @@ fn is_btrfs(file: &File) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     is_btrfs: OnceLock<bool>,
+    /// The position to which the description goes back after a look for holes: its mark.
+    mark: Option<u64>,
     claimed: Mutex<Vec<(Range<u64>, Room)>>,
 }
 
 impl Claims {
+    /// Returns the claims of a handle whose description may be marked.
+    pub(super) fn of_marked(mark: Option<u64>) -> Self {
+        Self { mark, ..Self::default() }
+    }
+
+    /// Ensures the same as [`claim`](Self::claim) for a range that is claimed once.
+    pub(super) fn claim_once(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
+        if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {
+            return Ok(Room::OfFileSystem);
+        }
+        claim_widened(file, &widened(range), self.mark)
+    }
+
     /// Ensures that stores to a range of the file find their blocks.
     ///
     /// A store makes the file system provide for the whole folio of its page, so the range is widened
@@ -75,7 +92,7 @@ impl Claims {
         if let Some((_, room)) = claimed.iter().find(|(known, _)| is_within(known)) {
             return Ok(*room);
         }
-        let room = claim_widened(file, &range)?;
+        let room = claim_widened(file, &range, self.mark)?;
         claimed.push((range, room));
         Ok(room)
     }
@@ -86,24 +103,19 @@ impl Claims {
     }
 }
 
-/// Ensures that stores to a range of the file find their blocks, for a caller that does so once.
-pub(super) fn claim(file: &File, range: Range<u64>) -> io::Result<Room> {
-    Claims::default().claim(file, range)
-}
-
 /// Returns the complete folios of a range.
 pub(crate) fn widened(range: Range<u64>) -> Range<u64> {
     range.start / FOLIO_BYTES_MAX * FOLIO_BYTES_MAX..range.end.next_multiple_of(FOLIO_BYTES_MAX)
 }
 
-fn claim_widened(file: &File, range: &Range<u64>) -> io::Result<Room> {
+fn claim_widened(file: &File, range: &Range<u64>, mark: Option<u64>) -> io::Result<Room> {
     let range = range.start..range.end.min(Status::of(file)?.bytes);
     if range.is_empty() {
         return Ok(Room::Claimed);
     }
     let extents = extents_of(file, &range)?;
     if !extents.as_ref().is_some_and(|extents| is_whole(extents, &range)) {
-        fill_holes(file, &range)?;
+        fill_holes(file, &range, mark)?;
     }
     let is_shared = |extent: &FiemapExtent| extent.flags & SHARED != 0;
     if !extents.is_some_and(|extents| extents.iter().any(is_shared)) {
@@ -144,10 +156,10 @@ pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
 
 /// Allocates the holes of a range. Blocks that exist and were never written count as holes;
 /// claiming them again costs nothing.
-fn fill_holes(file: &File, range: &Range<u64>) -> io::Result<()> {
-    let hole = match first_hole(file, range.start) {
+fn fill_holes(file: &File, range: &Range<u64>, mark: Option<u64>) -> io::Result<()> {
+    let hole = match first_hole(file, range.start, mark) {
         Ok(Some(hole)) => hole,
-        // Another thread is looking: there may be one anywhere.
+        // Nobody can look: there may be one anywhere.
         Ok(None) => range.start,
         // Behind the end, or a file system that cannot report holes.
         Err(Errno::NXIO | Errno::INVAL) => return Ok(()),
@@ -162,17 +174,35 @@ fn fill_holes(file: &File, range: &Range<u64>) -> io::Result<()> {
     }
 }
 
-/// Returns where the first hole from `start` on is; `None` while another thread looks for one.
+/// Returns where the first hole from `start` on is; `None` if other threads look for ones all the time.
 ///
-/// The kernel answers by the position of the description, which may be a mark: of two threads at once the second
-/// would take the answer of the first for it. Nobody waits, since a fork may have left the lock taken for ever.
-fn first_hole(file: &File, start: u64) -> Result<Option<u64>, Errno> {
-    static LOOKS: Mutex<()> = Mutex::new(());
-    let Ok(_looks) = LOOKS.try_lock() else { return Ok(None) };
-    let position = rustix::fs::tell(file);
+/// The kernel answers by the position of the description, which goes back to its `mark`: any number of threads may
+/// look. Where there is none, it may be the program's, to which a second thread would give the answer of the first
+/// back. So one looks at a time, and nobody waits for ever, since a fork may have left the lock taken.
+fn first_hole(file: &File, start: u64, mark: Option<u64>) -> Result<Option<u64>, Errno> {
+    if let Some(mark) = mark {
+        return hole_and_back(file, start, Ok(mark)).map(Some);
+    }
+    for look in 0..LOOKS_MAX {
+        if look > 0 {
+            thread::sleep(LOOK_AGAIN);
+        }
+        if let Ok(_alone) = LOOKING.try_lock() {
+            return hole_and_back(file, start, rustix::fs::tell(file)).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Of the thread that looks for a hole in a file whose position is the program's.
+static LOOKING: Mutex<()> = Mutex::new(());
+const LOOKS_MAX: u32 = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+fn hole_and_back(file: &File, start: u64, position: Result<u64, Errno>) -> Result<u64, Errno> {
     let hole = rustix::fs::seek(file, SeekFrom::Hole(start));
     let _ = position.map(|position| rustix::fs::seek(file, SeekFrom::Start(position)));
-    hole.map(Some)
+    hole
 }
 
 fn fallocate(file: &File, flags: FallocateFlags, range: &Range<u64>) -> io::Result<()> {
@@ -294,7 +324,7 @@ mod tests {
             return;
         }
         rustix::fs::seek(&file, SeekFrom::Start(5)).unwrap();
-        fill_holes(&file, &(256 << 10..768 << 10)).unwrap();
+        fill_holes(&file, &(256 << 10..768 << 10), None).unwrap();
         assert_eq!(rustix::fs::tell(&file), Ok(5));
         assert!((512 << 10..1 << 20).contains(&blocks()), "{}", blocks());
         let claims = Claims::default();
@@ -317,21 +347,39 @@ mod tests {
 
     #[test]
     fn a_position_outlasts_two_threads_that_look_for_holes() {
+        for mark in [None, Some(1 << 40)] {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(64 << 10).unwrap();
+            rustix::fs::seek(&file, SeekFrom::Start(1 << 40)).unwrap();
+            let look = || (0..5000).for_each(|_| fill_holes(&file, &(0..64 << 10), mark).unwrap());
+            thread::scope(|scope| {
+                scope.spawn(look);
+                scope.spawn(look);
+            });
+            assert_eq!(rustix::fs::tell(&file), Ok(1 << 40));
+        }
+    }
+
+    /// `fallocate` of a complete range is refused by some full file systems, also if it has no hole.
+    #[test]
+    fn a_hole_is_found_while_another_thread_looks() {
         let file = tempfile::tempfile().unwrap();
-        file.set_len(64 << 10).unwrap();
-        rustix::fs::seek(&file, SeekFrom::Start(1 << 40)).unwrap();
-        let look = || (0..20_000).for_each(|_| fill_holes(&file, &(0..64 << 10)).unwrap());
-        std::thread::scope(|scope| {
-            scope.spawn(look);
-            scope.spawn(look);
+        file.write_all_at(&[7; 4096], 0).unwrap();
+        let looking = LOOKING.lock().unwrap();
+        assert_eq!(first_hole(&file, 0, Some(1 << 40)), Ok(Some(4096)));
+        assert_eq!(first_hole(&file, 0, None), Ok(None), "a fork may have left the lock");
+        thread::scope(|scope| {
+            let found = scope.spawn(|| first_hole(&file, 0, None));
+            thread::sleep(2 * LOOK_AGAIN);
+            drop(looking);
+            assert_eq!(found.join().unwrap(), Ok(Some(4096)));
         });
-        assert_eq!(rustix::fs::tell(&file), Ok(1 << 40));
     }
 
     #[test]
     fn a_range_behind_the_end_of_the_file_needs_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let file = File::create_new(dir.path().join("empty")).unwrap();
-        assert!(fill_holes(&file, &(0..4096)).is_ok());
+        assert!(fill_holes(&file, &(0..4096), None).is_ok());
     }
 }

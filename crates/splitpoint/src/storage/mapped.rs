@@ -90,8 +90,7 @@ impl Mapped {
         let path = file.path().to_path_buf();
         if let Some(own) = file.own_description() {
             let (own, found) = look_at(own?)?;
-            own.mark();
-            let claims = Arc::new(Claims::default());
+            let claims = Arc::new(Claims::of_marked(own.mark()));
             let neighbours = Neighbours::of_program(own.clone(), claims.clone());
             let lock = Lock::ByTurns(neighbours, file.clone());
             return Self::with_lock(own, found, path, is_writable, lock, claims);
@@ -384,7 +383,7 @@ impl Storage for Mapped {
             }
             other => other?,
         }
-        super::claim::claim(self.file.checked()?, offset..offset + bytes).map(drop)
+        self.claims.claim_once(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
     fn hold_range(&self, offset: u64, bytes: u64) -> io::Result<()> {

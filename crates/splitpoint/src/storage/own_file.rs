@@ -82,15 +82,18 @@ impl OwnFile {
     }
 
     /// Marks the description, which no other handle may have, nor the program, so that a look at it is cheap.
-    pub(super) fn mark(&self) {
+    /// Returns its position then; `None` if it cannot be marked.
+    pub(super) fn mark(&self) -> Option<u64> {
         // Without one each look asks whose the file is.
-        let Ok(random) = getrandom::u64() else { return };
+        let random = getrandom::u64().ok()?;
         let random = if mutant::is_made(Mutant::SharesMarks) { 0 } else { random };
         let mark = MARK_MIN | random & (MARK_MIN - 1);
         // A file system with smaller files refuses it.
-        if rustix::fs::seek(&**self, SeekFrom::Start(mark)) == Ok(mark) {
-            self.mark.store(mark, Ordering::Relaxed);
+        if rustix::fs::seek(&**self, SeekFrom::Start(mark)) != Ok(mark) {
+            return None;
         }
+        self.mark.store(mark, Ordering::Relaxed);
+        Some(mark)
     }
 
     #[inline]
@@ -178,7 +181,7 @@ mod tests {
     fn marked() -> OwnFile {
         let own =
             OwnFile::new(tempfile::tempfile().expect("nothing fails")).expect("nothing fails");
-        own.mark();
+        assert!(own.mark().is_some());
         own
     }
 

@@ -298,13 +298,16 @@ const LEFT_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastWriter {
     pub(crate) turn: TurnWord,
-    /// Whether its handle was closed in order a moment ago, and nobody had a turn since.
+    /// Whether its handle was closed in order, and nobody had a turn since.
+    pub(crate) has_left: bool,
+    /// Whether that was a moment ago.
     pub(crate) has_just_left: bool,
 }
 
 impl LastWriter {
     /// The last writer was a handle that does not take turns, or nobody knows.
-    pub(crate) const UNKNOWN: Self = Self { turn: TurnWord::NONE, has_just_left: false };
+    pub(crate) const UNKNOWN: Self =
+        Self { turn: TurnWord::NONE, has_left: false, has_just_left: false };
 }
 
 /// Returns where a word of the head of the table is in the file.
@@ -330,7 +333,7 @@ impl LastWriter {
         let age = storage.since_boot().checked_sub(left.at);
         let has_just_left = has_left && age.is_some_and(|age| age <= LEFT_MAX);
         let is_trusted = turn != TurnWord::NONE && mutant::is_made(Mutant::TrustsLastTurns);
-        Self { turn, has_just_left: has_just_left || is_trusted }
+        Self { turn, has_left, has_just_left: has_just_left || is_trusted }
     }
 }
 

@@ -415,6 +415,8 @@ impl Store {
                 found => found?,
             }
         }
+        // For messages: an opening without a change leaves the file as it was.
+        self.region.live().set_pid();
         writer.turn.is_prepared = true;
         Ok(())
     }

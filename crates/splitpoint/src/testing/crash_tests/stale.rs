@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::{Content, mix};
-use crate::format::{GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, READER_TABLE_OFFSET, u64_at};
+use crate::format::{
+    GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at,
+};
 use crate::index::line::LINE_BYTES;
 use crate::live::LineWindow;
 use crate::piece::piece_of;
@@ -211,6 +213,43 @@ fn tables_that_a_handle_by_turns_has_left_for_a_while_are_compared_with_the_log(
     let longer = SECOND + Duration::from_nanos(1);
     assert!(is_replayed_after(longer));
     assert!(!with(Mutant::TrustsLastTurns, || is_replayed_after(longer)));
+}
+
+/// Returns the file without the table in which handles note that they are there.
+fn without_table(disk: &SimDisk) -> Vec<u8> {
+    let mut file = disk.file();
+    file.drain(READER_TABLE_OFFSET as usize..(READER_TABLE_OFFSET + READER_TABLE_BYTES) as usize);
+    file
+}
+
+/// At once, and at any time: of tables that agree with the log nothing is to be mended.
+#[test]
+fn an_opening_by_turns_without_a_change_leaves_the_file_as_it_was() {
+    for wait in [Duration::ZERO, 2 * SECOND, 2000 * SECOND] {
+        let disk = SimDisk::new();
+        let db = disk.open(&by_turns()).unwrap();
+        let mut content = Content::new();
+        change(&db, &mut content, 0..300, Durability::Sync);
+        db.close().unwrap();
+        let db = disk.open(&by_turns()).unwrap();
+        change(&db, &mut content, 300..700, Durability::Buffered);
+        db.close().unwrap();
+        let left = without_table(&disk);
+        for _ in 0..2 {
+            disk.pass(wait);
+            let db = disk.open(&by_turns()).unwrap();
+            assert_eq!(db.recovery(), Recovery::WarmRestart { records: 0 });
+            assert_eq!(super::read(&db).unwrap(), content);
+            db.close().unwrap();
+            assert!(without_table(&disk) == left, "{wait:?}");
+        }
+        // What was never synced is durable with the first change that is.
+        let db = disk.open(&by_turns()).unwrap();
+        change(&db, &mut content, 700..701, Durability::Sync);
+        for seed in [0, 1, 7, u64::MAX] {
+            assert_eq!(open(&disk.lose_power(seed)).1, content, "{wait:?}, seed {seed}");
+        }
+    }
 }
 
 #[test]
