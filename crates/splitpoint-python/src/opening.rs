@@ -51,22 +51,22 @@ struct Look {
     timeout: Duration,
     /// Whether the library has waited as long as it does by itself.
     is_again: AtomicBool,
-    /// Handlers run in the main thread only.
-    is_main_thread: bool,
+    /// Only the main thread may, so only it looks for signals.
+    may_run_handlers: bool,
     last: Mutex<Option<Instant>>,
     stopped: Mutex<Option<PyErr>>,
 }
 
 impl Look {
-    fn new(py: Python<'_>, timeout: Duration) -> PyResult<Self> {
-        Ok(Self {
+    fn new(py: Python<'_>, timeout: Duration) -> Self {
+        Self {
             begun: Instant::now(),
             timeout,
             is_again: AtomicBool::new(false),
-            is_main_thread: is_main_thread(py)?,
+            may_run_handlers: may_run_handlers(py),
             last: Mutex::default(),
             stopped: Mutex::default(),
-        })
+        }
     }
 
     fn rest(&self) -> Duration {
@@ -80,7 +80,7 @@ impl Look {
 
     /// Returns whether a handler of a signal has raised an exception.
     fn is_interrupted(&self) -> bool {
-        if !self.is_main_thread {
+        if !self.may_run_handlers {
             return false;
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,10 +112,16 @@ impl Look {
     }
 }
 
-fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    let threading = py.import("threading")?;
-    let main = threading.call_method0("main_thread")?.getattr("ident")?;
-    threading.call_method0("get_ident")?.eq(main)
+/// Returns whether handlers of signals may run in this thread.
+fn may_run_handlers(py: Python<'_>) -> bool {
+    let is_main = || -> PyResult<bool> {
+        // Importing it may need permissions that the program has given up.
+        let threading = py.import("sys")?.getattr("modules")?.get_item("threading")?;
+        let main = threading.call_method0("main_thread")?.getattr("ident")?;
+        threading.call_method0("get_ident")?.eq(main)
+    };
+    // Without that module nobody has made a thread in Python.
+    is_main().unwrap_or(true)
 }
 
 /// Calls `open` for the file `path`, without the interpreter's lock until nobody else has the file locked,
@@ -131,7 +137,7 @@ pub(crate) fn wait(
     options: &Options,
     open: impl Fn(Options) -> Result<Opened> + Sync,
 ) -> PyResult<Opened> {
-    let look = Arc::new(Look::new(py, timeout)?);
+    let look = Arc::new(Look::new(py, timeout));
     // The table keeps the options, but nobody asks for an exception when this open is over.
     let weak = Arc::downgrade(&look);
     let options =

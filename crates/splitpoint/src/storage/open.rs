@@ -390,7 +390,7 @@ mod tests {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = calls.clone();
         let stopped = options.clone().stop_waiting(move || counted.fetch_add(1, Relaxed) == 2);
-        let refused = open(&stopped).unwrap_err();
+        let refused = open(&stopped).expect_err("the function ends the wait");
         assert_eq!((refused.kind(), calls.load(Relaxed)), (ErrorKind::Locked, 3), "{options:?}");
     }
 
