@@ -394,7 +394,8 @@ class Errors(Scratch):
     """`splitpoint.error`."""
 
     def test_the_error_of_a_damaged_file_names_it(self):
-        splitpoint.open(self.path()).close()
+        with splitpoint.open(self.path()) as table:
+            table["key"] = "value"
         os.truncate(self.path(), 100)
         with self.assertRaises(splitpoint.error) as caught:
             splitpoint.open(self.path())
