@@ -62,6 +62,7 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
         layer("format", Box::new(program("fmt --all --check"))),
         layer("clippy", Box::new(program(CLIPPY))),
         layer("clippy, no features", Box::new(program(CLIPPY_NO_FEATURES))),
+        layer("clippy, the wheel", Box::new(program(CLIPPY_WHEEL))),
         layer("tidy", Box::new(move || tidy::run(root).map(|()| Outcome::Done))),
         layer(
             "documentation",
@@ -119,6 +120,10 @@ const CLIPPY: &str = "clippy --workspace --all-targets --all-features -- -D warn
 
 /// What users build.
 const CLIPPY_NO_FEATURES: &str = "clippy --workspace --lib --bins -- -D warnings";
+
+/// What the wheel has: the command without its default features.
+const CLIPPY_WHEEL: &str =
+    "clippy -p splitpoint-python -p splitpoint-cli --lib --no-default-features -- -D warnings";
 
 /// Links are checked in private documentation too. The public one is made last: the command's
 /// would be in its place, since both are called `splitpoint`.

@@ -133,7 +133,9 @@ impl Environment<'_> {
         let mut build = unpacked.pip();
         build.args(["wheel", "--no-deps", "--wheel-dir"]).arg(&wheels).arg(only_file(&packed)?);
         // Its crates lie elsewhere; what they depend on may have been compiled with this profile.
-        run(build.env("CARGO_TARGET_DIR", target(self.root)))?;
+        // Its wheel is the one without options, whatever the environment asks for.
+        build.env("CARGO_TARGET_DIR", target(self.root)).env_remove("MATURIN_PEP517_ARGS");
+        run(&mut build)?;
         let wheel = only_file(&wheels)?;
         check_size(&wheel)?;
         run(unpacked.pip().arg("install").arg(&wheel))?;

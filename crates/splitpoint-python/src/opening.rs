@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -21,7 +22,7 @@ const MODE_DEFAULT: u32 = 0o666;
 /// How long to wait between two attempts to open a file that is locked.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How long the library waits between two looks for signals.
+/// How long an open waits between two looks for signals.
 const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(50);
 
 /// Returns the way to share a file with this name.
@@ -44,16 +45,44 @@ pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
     }
 }
 
-/// Looks for signals while an open waits in the library, which does not.
-#[derive(Default)]
+/// What ends the wait of an open: the time, or an exception that the handler of a signal raises.
 struct Look {
+    begun: Instant,
+    timeout: Duration,
+    /// Whether the library has waited as long as it does by itself.
+    is_again: AtomicBool,
+    /// Only the main thread may, so only it looks for signals.
+    may_run_handlers: bool,
     last: Mutex<Option<Instant>>,
     stopped: Mutex<Option<PyErr>>,
 }
 
 impl Look {
-    /// Returns whether a handler of a signal has raised an exception, which ends the wait.
+    fn new(py: Python<'_>, timeout: Duration) -> Self {
+        Self {
+            begun: Instant::now(),
+            timeout,
+            is_again: AtomicBool::new(false),
+            may_run_handlers: may_run_handlers(py),
+            last: Mutex::default(),
+            stopped: Mutex::default(),
+        }
+    }
+
+    fn rest(&self) -> Duration {
+        self.timeout.saturating_sub(self.begun.elapsed())
+    }
+
+    /// Returns whether the library's wait is over before its own time.
     fn is_stopped(&self) -> bool {
+        self.is_interrupted() || self.is_again.load(Relaxed) && self.rest().is_zero()
+    }
+
+    /// Returns whether a handler of a signal has raised an exception.
+    fn is_interrupted(&self) -> bool {
+        if !self.may_run_handlers {
+            return false;
+        }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.get_or_insert_with(Instant::now).elapsed() < LOOK_FOR_SIGNALS {
             return false;
@@ -62,13 +91,37 @@ impl Look {
         drop(last);
         let stopped = Python::attach(|py| py.check_signals().err());
         let is_stopped = stopped.is_some();
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
+        *self.stopped() = stopped;
         is_stopped
     }
 
-    fn take(&self) -> Option<PyErr> {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Sleeps before another attempt, which shall not wait longer than the time that is left; returns whether
+    /// there is one.
+    fn goes_on(&self) -> bool {
+        let rest = self.rest();
+        if rest.is_zero() || self.stopped().is_some() || self.is_interrupted() {
+            return false;
+        }
+        self.is_again.store(true, Relaxed);
+        std::thread::sleep(LOOK_AGAIN.min(rest));
+        true
     }
+
+    fn stopped(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether handlers of signals may run in this thread.
+fn may_run_handlers(py: Python<'_>) -> bool {
+    let is_main = || -> PyResult<bool> {
+        // Importing it may need permissions that the program has given up.
+        let threading = py.import("sys")?.getattr("modules")?.get_item("threading")?;
+        let main = threading.call_method0("main_thread")?.getattr("ident")?;
+        threading.call_method0("get_ident")?.eq(main)
+    };
+    // Without that module nobody has made a thread in Python.
+    is_main().unwrap_or(true)
 }
 
 /// Calls `open` for the file `path`, without the interpreter's lock until nobody else has the file locked,
@@ -84,27 +137,21 @@ pub(crate) fn wait(
     options: &Options,
     open: impl Fn(Options) -> Result<Opened> + Sync,
 ) -> PyResult<Opened> {
-    let begun = Instant::now();
-    let look = Arc::new(Look::default());
+    let look = Arc::new(Look::new(py, timeout));
     // The table keeps the options, but nobody asks for an exception when this open is over.
     let weak = Arc::downgrade(&look);
     let options =
         options.clone().stop_waiting(move || weak.upgrade().is_some_and(|look| look.is_stopped()));
-    loop {
-        let error = match py.detach(|| open(options.clone())) {
-            Ok(opened) => return Ok(opened),
-            Err(error) => error,
-        };
-        if let Some(stopped) = look.take() {
-            return Err(stopped);
+    let opened = py.detach(|| {
+        loop {
+            match open(options.clone()) {
+                Err(error) if error.kind() == ErrorKind::Locked && look.goes_on() => {}
+                opened => return opened,
+            }
         }
-        let rest = timeout.saturating_sub(begun.elapsed());
-        if error.kind() != ErrorKind::Locked || rest.is_zero() {
-            return Err(error::raise_about(py, path, &error));
-        }
-        py.check_signals()?;
-        py.detach(|| std::thread::sleep(LOOK_AGAIN.min(rest)));
-    }
+    });
+    let stopped = look.stopped().take();
+    opened.map_err(|error| stopped.unwrap_or_else(|| error::raise_about(py, path, &error)))
 }
 
 /// What to do with a file that exists or is missing: the letters of dbm.

@@ -48,14 +48,25 @@ class Measuring(Scratch):
         """They would make the wheel larger than 3 MB."""
         shown = self.python("-m", "splitpoint", "lab", "--help").stdout
         self.assertRegex(shown, r"\n  table ")
-        self.assertNotRegex(shown, r"\n  replay ")
         self.assertIn("cargo install --path crates/splitpoint-cli", shown)
-        refused = self.python("-m", "splitpoint", "lab", "replay", "trace", code=2).stderr
-        self.assertIn("unrecognized subcommand 'replay'", refused)
-        # The study of a replay, as the whole command saves it.
-        pathlib.Path(self.path("replay.json")).write_text('{"schema": 1, "traces": []}')
-        refused = self.python("-m", "splitpoint", "lab", "report", "replay.json", code=2).stderr
-        self.assertIn("is not a saved study", refused)
+        for name in "replay golden tables layout nfs trace paper classics".split():
+            self.assertNotRegex(shown, rf"\n  {name} ")
+            for argument in ("keys", "--help", "--cache=7"):
+                self.assert_elsewhere(f"`splitpoint lab {name}`", name, argument)
+
+    def test_the_command_does_not_read_the_study_of_a_replay_and_says_what_does(self):
+        for schema in (1, 999):
+            study = {"schema": schema, "program": {}, "traces": []}
+            pathlib.Path(self.path("replay.json")).write_text(json.dumps(study))
+            for arguments in (("report", "replay.json"), ("compare", *["replay.json"] * 2)):
+                self.assert_elsewhere("`replay.json`, a saved replay,", *arguments)
+
+    def assert_elsewhere(self, what, *arguments):
+        """Check that the command says of `what` where it is."""
+        refused = self.python("-m", "splitpoint", "lab", *arguments, code=2).stderr
+        refused = " ".join(refused.split())
+        self.assertIn(f"error: {what} is not for the command of the Python package", refused)
+        self.assertIn("`cargo install --path crates/splitpoint-cli` in the repository", refused)
 
     def test_a_function_of_ones_own_is_measured_like_the_labs(self):
         def crc(keys):

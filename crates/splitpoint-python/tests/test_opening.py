@@ -182,6 +182,22 @@ class Flags(Scratch):
             with self.assertRaisesRegex(ValueError, "lock_timeout is a number of seconds"):
                 splitpoint.open(self.path(), lock_timeout=seconds)
 
+    def test_an_open_that_takes_turns_waits_no_longer_than_it_was_told(self):
+        """The library waits 10 seconds by itself, and not once more for what is left."""
+        for _ in range(3):
+            table = splitpoint.open(self.path())
+            later = threading.Timer(16, table.close)
+            later.start()
+            try:
+                splitpoint.open(self.path(), sharing="per-call", lock_timeout=10.5).close()
+            except BlockingIOError:
+                later.cancel()
+                table.close()
+                return
+            # Something may have held this process up for seconds.
+            later.join()
+        self.fail("each open has waited until the table was closed, after 16 seconds")
+
     def test_ctrl_c_ends_the_wait(self):
         with splitpoint.open(self.path()):
             timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
@@ -378,7 +394,8 @@ class Errors(Scratch):
     """`splitpoint.error`."""
 
     def test_the_error_of_a_damaged_file_names_it(self):
-        splitpoint.open(self.path()).close()
+        with splitpoint.open(self.path()) as table:
+            table["key"] = "value"
         os.truncate(self.path(), 100)
         with self.assertRaises(splitpoint.error) as caught:
             splitpoint.open(self.path())

@@ -1620,7 +1620,7 @@ impl Table for Db {
 
     fn get_many_bytes(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
         let mut values = Vec::with_capacity(keys.len());
-        // Slices are there already: what is on its way from memory is never waited for between two chunks.
+        // In one go: the buckets of the next group are asked for before this one's keys are compared.
         self.get_chunk(keys, &mut self.store.pins()?, &mut values)?;
         Ok(values)
     }

@@ -563,7 +563,12 @@ impl Options {
     /// 10 ms, and fails with [`Locked`](crate::ErrorKind::Locked) once it returns `true`.
     ///
     /// A program that must answer signals looks for them there. The call comes from the thread that opens,
-    /// which holds no lock meanwhile. A change that waits for its turn does not call it.
+    /// which holds no lock meanwhile. A wait that ends within a second in any case does not call it, nor does
+    /// a change that waits for its turn.
+    ///
+    /// The handle keeps the function, and [`Db::reopen`](crate::Db::reopen) calls it again, perhaps in a child
+    /// of a fork: one that looks at a deadline ends that wait too, and what it holds lives as long as the
+    /// handle.
     ///
     /// # Examples
     ///

@@ -7,7 +7,8 @@ b'Paris'
 >>> table.close()
 
 `splitpoint.dbm` and `splitpoint.shelve` stand in for the modules `dbm` and `shelve`, and
-`splitpoint.lab` measures hash functions on your own keys. `python -m splitpoint` is the command.
+`splitpoint.lab` measures hash functions on your own keys. `python -m splitpoint` is the command,
+without the studies of its lab.
 """
 
 from ._errors import error

@@ -1,4 +1,4 @@
-"""`python -m splitpoint`: the command, as the program `splitpoint` has it."""
+"""`python -m splitpoint`: the command `splitpoint`, without the studies of its lab."""
 
 import sys
 

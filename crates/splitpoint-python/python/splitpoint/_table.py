@@ -42,8 +42,9 @@ def open(
     One table at a time may change a file, as long as it is open, and any number read it meanwhile,
     here and in other processes; each sees a change as soon as it is made. With `sharing` ``"exclusive"``
     nobody else has the file open; with ``"shared"`` any number of tables change it by turns, and with
-    ``"per-call"`` they do so without a lock between calls. What must wait for others does so for
-    `lock_timeout` seconds, a change that waits for its turn for 10, as does an open with ``"per-call"``.
+    ``"per-call"`` they do so without a lock between calls. An open waits for others
+    for `lock_timeout` seconds, and for its turn, with ``"shared"`` or ``"per-call"``, for 10 at least. A
+    change waits for its turn for 10.
 
     With `instrument` it counts what its lookups cost, for `Table.lookups` and for
     ``splitpoint stat --watch`` in another process.

@@ -385,6 +385,15 @@ mod tests {
         }
     }
 
+    /// Checks that `open` is refused when the function of its options has returned `true`, at the third call.
+    fn check_ends<T: std::fmt::Debug>(options: &Options, open: impl FnOnce(&Options) -> Result<T>) {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        let stopped = options.clone().stop_waiting(move || counted.fetch_add(1, Relaxed) == 2);
+        let refused = open(&stopped).expect_err("the function ends the wait");
+        assert_eq!((refused.kind(), calls.load(Relaxed)), (ErrorKind::Locked, 3), "{options:?}");
+    }
+
     #[test]
     fn an_open_that_waits_for_its_turn_ends_when_the_program_says_so() {
         for sharing in [Sharing::Shared, Sharing::PerCall] {
@@ -392,16 +401,31 @@ mod tests {
             let path = dir.path().join("a");
             let options = Options::new().sharing(sharing);
             let _opening = open_and_lock(&path, &options).unwrap();
-            let calls = Arc::new(AtomicUsize::new(0));
-            let counted = calls.clone();
-            let stopped = options.stop_waiting(move || counted.fetch_add(1, Relaxed) == 2);
-            let refused = open_and_lock(&path, &stopped).unwrap_err();
-            assert_eq!(
-                (refused.kind(), calls.load(Relaxed)),
-                (ErrorKind::Locked, 3),
-                "{sharing:?}"
-            );
+            check_ends(&options, |options| open_and_lock(&path, options));
         }
+    }
+
+    #[test]
+    fn an_open_that_waits_for_one_that_opens_ends_when_the_program_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let _opening = open_and_lock(&path, &Options::new()).unwrap();
+        check_ends(&Options::new().read_only(), |options| open_and_lock(&path, options));
+    }
+
+    #[test]
+    fn an_open_of_a_shared_file_ends_its_wait_when_the_program_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let options = Options::new().sharing(Sharing::PerCall);
+        let opening = open_and_lock(&path, &options).unwrap();
+        let file = || File::options().read(true).write(true).open(&path).unwrap();
+        let by_turns = SharedFile::by_turns(file(), &path).unwrap();
+        check_ends(&options, |options| share(&by_turns, options));
+        drop(opening);
+
+        let _writer = SharedFile::for_writer(file(), &path).unwrap();
+        check_ends(&options.read_only(), |options| claim_to_read(&by_turns, options));
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod studies;
 mod sweep;
 mod table;
 mod watching;
+#[cfg(not(feature = "studies"))]
+mod without_studies;
 
 use std::path::PathBuf;
 
@@ -60,7 +62,8 @@ const EXAMPLES: &str = if cfg!(feature = "studies") {
         "
 
 This is the command of the Python package. The studies (replay, golden, tables, layout, nfs, trace, paper,
-classics) are in the one that `cargo install --path crates/splitpoint-cli` makes in the repository"
+classics) are in the one that `cargo install --path crates/splitpoint-cli` makes in the repository. In a
+virtual environment call it as ~/.cargo/bin/splitpoint"
     )
 };
 
@@ -92,6 +95,9 @@ enum Command {
     #[cfg(feature = "studies")]
     #[command(flatten)]
     Study(studies::Command),
+    #[cfg(not(feature = "studies"))]
+    #[command(flatten)]
+    Study(without_studies::Command),
     /// Hash keys by a function of a library: what the other commands call this program for
     // clap suggests hidden commands too, so the name is far from what a user may type.
     #[command(hide = true, name = "__library")]
@@ -123,6 +129,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Live(args) => live::run(args, console),
         #[cfg(feature = "studies")]
         Command::Study(command) => studies::run(command, console),
+        #[cfg(not(feature = "studies"))]
+        Command::Study(command) => Err(without_studies::refused(&command.shown())),
         Command::HashWorker(args) => own::worker(&args.file, &args.symbol),
     }
 }

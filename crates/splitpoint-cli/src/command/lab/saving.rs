@@ -347,6 +347,10 @@ pub(super) fn load_any(path: &Path) -> Result<Loaded> {
     let value: serde_json::Value =
         serde_json::from_slice(&text).map_err(|error| no_study(&error.to_string()))?;
     let is_replay = value["traces"].is_array();
+    #[cfg(not(feature = "studies"))]
+    if is_replay {
+        return Err(super::without_studies::refused(&format!("`{shown}`, a saved replay,")));
+    }
     let readable = if is_replay { REPLAY_SCHEMA } else { SCHEMA };
     match value["schema"].as_u64() {
         Some(schema) if schema == u64::from(readable) => {}
@@ -358,13 +362,9 @@ pub(super) fn load_any(path: &Path) -> Result<Loaded> {
         None => return Err(no_study("it has no number `schema`")),
     }
     let wrong = |error: serde_json::Error| no_study(&error.to_string());
+    #[cfg(feature = "studies")]
     if is_replay {
-        #[cfg(feature = "studies")]
         return Ok(Loaded::Replays(Box::new(serde_json::from_value(value).map_err(wrong)?)));
-        #[cfg(not(feature = "studies"))]
-        return Err(no_study(
-            "it is a replay, which the command of the Python package does not read",
-        ));
     }
     Ok(Loaded::Keys(Box::new(serde_json::from_value(value).map_err(wrong)?)))
 }

@@ -1,5 +1,5 @@
 //! Studies of kernels, of papers and of the programs of 1991: the command of the Python package does without
-//! them, since its wheel would be a fifth larger.
+//! them, since its wheel would have 3.6 MB instead of 3.0.
 
 mod classics;
 mod golden;
