@@ -234,10 +234,10 @@ pub unsafe extern "C" fn sp_close(db: *mut sp_db) -> c_int {
         return busy;
     }
     // SAFETY: `open_into` made it, and by the rules of the header this thread alone uses it now.
-    let handle = unsafe { Box::from_raw(db) };
-    match guard(|| handle.table.close()) {
+    let sp_db { path, table, .. } = *unsafe { Box::from_raw(db) };
+    match guard(|| table.close()) {
         Some(Ok(_)) => SP_OK,
-        Some(Err(error)) => report(&Failure::from(error).using(&handle.path)),
+        Some(Err(error)) => report(&Failure::from(error).using(&path)),
         None => report(&Failure::panic()),
     }
 }

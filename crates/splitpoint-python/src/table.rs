@@ -32,7 +32,7 @@ pub(crate) struct Table {
 impl Table {
     /// Calls `work`, which runs no Python code, with the interpreter's lock.
     fn brief<R>(&self, py: Python<'_>, work: impl FnOnce(&Opened) -> Result<R>) -> PyResult<R> {
-        self.handle.with(py, work)?.map_err(|error| error::raise(py, &error))
+        self.handle.with(py, |opened| work(opened).map_err(|error| opened.raise(py, &error)))?
     }
 
     /// Calls `work` without the interpreter's lock.

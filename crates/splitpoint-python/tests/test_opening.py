@@ -403,6 +403,17 @@ class Errors(Scratch):
         self.assertEqual(caught.exception.filename, self.path())
         self.assertIn(f"`{self.path()}`: corrupt file size at byte 100", str(caught.exception))
 
+    def test_the_error_of_a_damaged_record_names_the_file(self):
+        with splitpoint.open(self.path()) as table:
+            table["unmistakable"] = "value"
+        with open(self.path(), "r+b") as file:
+            file.seek(file.read().index(b"unmistakablevalue") - 16)
+            file.write(b"\xff" * 16)  # its header
+        with splitpoint.open(self.path()) as table, self.assertRaises(splitpoint.error) as caught:
+            table["unmistakable"]
+        self.assertEqual((caught.exception.code, caught.exception.filename), ("corrupt", self.path()))
+        self.assertIn(f"`{self.path()}`: corrupt", str(caught.exception))
+
     def test_an_error_survives_pickling(self):
         with self.assertRaises(splitpoint.error) as caught:
             splitpoint.open(self.path(), "r")

@@ -577,14 +577,7 @@ impl Opening {
             return None;
         }
         region.claim_stores([].into_iter()).ok()?;
-        let (extents, (state, recovery, mut durable_lsn)) =
-            self.go_on_from_turn(region, None).ok()?;
-        if !last_writer.has_just_left {
-            // As after a warm restart: the next sync of this handle covers the file.
-            self.log.mark_file_unsynced(region.view.file_bytes());
-            durable_lsn = 0;
-        }
-        Some((extents, (state, recovery, durable_lsn)))
+        self.go_on_from_turn(region, None).ok()
     }
 
     /// Goes on with the tables of a killed writer, or of one that nobody knows to have been closed. A checkpoint

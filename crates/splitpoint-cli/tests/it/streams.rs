@@ -79,7 +79,7 @@ fn a_full_device_is_exit_code_5() {
             "",
             "splitpoint: error: cannot write to standard output: No space left on device (os \
              error 28)\n\
-             hint: free some space and try again; the output ends early\n",
+             hint: free some space; the output ends early, and what was stored is safe\n",
         );
     }
 }

@@ -21,7 +21,7 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::failure::io_error;
 use crate::storage::holders::locked_storage;
-use crate::storage::reader_table::is_left_moving;
+use crate::storage::reader_table::{has_turns, is_left_moving};
 use crate::store::{Opened, committed_position};
 
 /// How often tables that a writer is changing are looked at, and how long to wait in between.
@@ -158,8 +158,11 @@ impl Opening {
             Recovery::WarmRestart { records: 0 }
         };
         let shared = region.storage().neighbours().expect("it is beside a writer");
-        let is_closed =
-            self.superblock.is_clean && !region.live().has_pid() && !shared.has_writer();
+        // A handle that takes turns notes its process with its first change.
+        let is_closed = self.superblock.is_clean
+            && !shared.has_writer()
+            && !region.live().has_pid()
+            && !has_turns(region.storage());
         let mut reader =
             if is_per_call { Reader::per_call(region) } else { Reader::new(region, is_closed) }?;
         reader.set_unfinished(unfinished);

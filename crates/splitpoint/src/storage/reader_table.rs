@@ -291,7 +291,7 @@ impl Left {
     }
 }
 
-/// How long the tables are trusted that a handle left which was closed in order.
+/// How long the tables that a handle left, which was closed in order, are trusted without a comparison.
 const LEFT_MAX: Duration = Duration::from_secs(1);
 
 /// Who had the last turn before a writer came, and how it ended.
@@ -1221,6 +1221,12 @@ fn lock_shared(file: &File, byte: LockByte) -> io::Result<()> {
 pub(crate) fn is_left_moving(storage: &dyn Storage) -> bool {
     let moves = storage.read(READER_TABLE_OFFSET + 8 * MOVES as u64, 8);
     u64_at(&moves, 0) & 1 == 1
+}
+
+/// Returns whether the last handle that opened the file to write takes turns, or took them.
+pub(crate) fn has_turns(storage: &dyn Storage) -> bool {
+    let turn = storage.read(READER_TABLE_OFFSET + 8 * TURN as u64, 8);
+    TurnWord(u64_at(&turn, 0)) != TurnWord::NONE
 }
 
 /// Takes the first place that has no owner.

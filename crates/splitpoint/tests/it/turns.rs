@@ -337,3 +337,25 @@ fn lookups_without_locks_in_between_never_fail_while_others_open_the_file() {
     });
     assert_eq!(db.len(), 301);
 }
+
+/// The reader finds a store that was closed and that nobody has changed since.
+#[test]
+fn a_reader_has_a_place_beside_a_handle_that_takes_turns_and_has_changed_nothing_yet() {
+    for sharing in [Sharing::Shared, Sharing::PerCall] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let db = Options::new().segment_bytes_min(4096).open(&path).unwrap();
+        (0..1000_u32).for_each(|i| db.put(i.to_le_bytes(), [1; 100]).unwrap());
+        db.close().unwrap();
+        let writer = compacting(sharing).open(&path).unwrap();
+        let reader = Options::new().read_only().open(&path).unwrap();
+        let mut scan = reader.scan().unwrap();
+        assert!(scan.next().unwrap().is_ok());
+        let readers = writer.stats().unwrap().readers;
+        assert_eq!(readers.iter().filter(|reader| reader.is_pinned).count(), 1, "{sharing:?}");
+        for round in 0..30_u8 {
+            (0..1000_u32).for_each(|i| writer.put(i.to_le_bytes(), [round; 100]).unwrap());
+        }
+        assert_eq!(scan.map(|pair| drop(pair.unwrap())).count(), 999, "{sharing:?}");
+    }
+}
