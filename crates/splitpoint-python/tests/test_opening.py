@@ -405,6 +405,7 @@ class Errors(Scratch):
 
     def test_the_error_of_a_damaged_record_names_the_file(self):
         with splitpoint.open(self.path()) as table:
+            table["the first"] = "in its segment"
             table["unmistakable"] = "value"
         with open(self.path(), "r+b") as file:
             file.seek(file.read().index(b"unmistakablevalue") - 16)

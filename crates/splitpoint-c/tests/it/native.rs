@@ -80,7 +80,7 @@ fn the_message_about_a_damaged_record_names_the_file() {
     let program =
         Program::of_file(&repository().join("docs/examples/words.c"), LIBRARY, Link::Shared);
     let input = dir.path().join("input");
-    fs::write(&input, "unmistakable\n").unwrap();
+    fs::write(&input, "first unmistakable\n").unwrap();
     succeed(program.command().arg(&store).stdin(File::open(&input).unwrap()));
     let mut bytes = fs::read(&store).unwrap();
     let key = b"unmistakable";
@@ -91,7 +91,7 @@ fn the_message_about_a_damaged_record_names_the_file() {
     let mut command = program.command();
     let output = command.arg(&store).stdin(File::open(&input).unwrap()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(&format!("`{}`: corrupt", store.display())), "{said}");
+    assert!(said.contains(&format!("`{}`: corrupt record", store.display())), "{said}");
 }
 
 #[test]
