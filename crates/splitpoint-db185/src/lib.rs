@@ -191,11 +191,14 @@ unsafe fn open_for_c(
 }
 
 impl Handle {
+    fn lock(&self) -> &HandleLock<State> {
+        // SAFETY: `dbopen` stored a pointer to such a value, which lives until the close.
+        unsafe { &*self.internal.cast() }
+    }
+
     /// Waits for other threads; `None` if a call of this one has never ended.
     fn state(&self) -> Option<HandleGuard<'_, State>> {
-        // SAFETY: `dbopen` stored a pointer to such a value, which lives until the close.
-        let state = unsafe { &*self.internal.cast::<HandleLock<State>>() };
-        state.lock()
+        self.lock().lock()
     }
 }
 
@@ -262,11 +265,16 @@ unsafe extern "C" fn close(handle: *mut Handle) -> c_int {
         set_errno(libc::EINVAL);
         return FAILED;
     }
-    // SAFETY: C promises a table that is open, and does not use it again.
+    // SAFETY: C promises a table that is open.
+    if unsafe { &*handle }.lock().is_in_call() {
+        set_errno(libc::EDEADLK);
+        return FAILED;
+    }
+    // SAFETY: as above, and it does not use the table again.
     let handle = unsafe { Box::from_raw(handle) };
     // SAFETY: `dbopen` made it so.
     let state = unsafe { Box::from_raw(handle.internal.cast::<HandleLock<State>>()) };
-    let closed = guard(|| state.into_inner().ok_or(libc::EDEADLK)?.opened.close());
+    let closed = guard(|| state.into_inner().opened.close());
     match closed.unwrap_or(Err(libc::EIO)) {
         Ok(()) => DONE,
         Err(code) => {

@@ -50,14 +50,14 @@ impl<T> HandleLock<T> {
         Some(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the state when the handle is closed; `None`, and all of it stays open, if a call on it has not ended.
-    pub fn into_inner(self) -> Option<T> {
-        let is_left = matches!(self.state.try_lock(), Err(TryLockError::WouldBlock));
-        if is_left {
-            std::mem::forget(self);
-            return None;
-        }
-        Some(self.state.into_inner().unwrap_or_else(PoisonError::into_inner))
+    /// Returns whether a call has not ended. Such a handle may not be freed: threads may wait for it.
+    pub fn is_in_call(&self) -> bool {
+        matches!(self.state.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    /// Returns the state, to close the handle.
+    pub fn into_inner(self) -> T {
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,7 +169,8 @@ mod tests {
         assert!(lock.lock().is_none() && lock.lock().is_none());
         assert_eq!(*other.lock().unwrap(), 2);
         assert!(lock.lock().is_none());
-        assert_eq!((lock.into_inner(), other.into_inner()), (None, Some(2)));
+        assert!(lock.is_in_call() && !other.is_in_call());
+        assert_eq!(other.into_inner(), 2);
     }
 
     #[test]
@@ -180,6 +181,6 @@ mod tests {
             scope.spawn(count);
             scope.spawn(count);
         });
-        assert_eq!(lock.into_inner(), Some(20_000));
+        assert_eq!(lock.into_inner(), 20_000);
     }
 }

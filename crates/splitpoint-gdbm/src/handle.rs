@@ -37,9 +37,12 @@ impl Handle {
             return None;
         }
         // SAFETY: the caller promised it.
+        if unsafe { &*handle }.state.is_in_call() {
+            return Some(Err(never_ended()));
+        }
+        // SAFETY: as above.
         let handle = unsafe { Box::from_raw(handle) };
-        let state = handle.state.into_inner().ok_or_else(never_ended);
-        Some(state.map(|state| state.database))
+        Some(Ok(handle.state.into_inner().database))
     }
 
     /// Waits for other threads; `None` if a call of this one has never ended.

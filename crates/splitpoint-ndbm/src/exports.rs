@@ -77,8 +77,13 @@ pub unsafe extern "C" fn dbm_close(dbm: *mut DBM) {
         return;
     }
     // SAFETY: `dbm_open` made it, and it is closed once.
+    if unsafe { &*dbm }.0.is_in_call() {
+        set_errno(EDEADLK);
+        return;
+    }
+    // SAFETY: as above.
     let dbm = unsafe { Box::from_raw(dbm) };
-    let close = || dbm.0.into_inner().ok_or(EDEADLK)?.database.close();
+    let close = || dbm.0.into_inner().database.close();
     if let Err(failure) = guard(close).unwrap_or(Err(EIO)) {
         set_errno(failure);
     }

@@ -33,9 +33,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::atomic::may_be_killed;
 use crate::checksum;
-use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX};
+use crate::format::GRANULE_BYTES;
 use crate::space::Extent;
-use crate::storage::{WordMap, prefetch};
+use crate::storage::WordMap;
 
 /// The use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,18 +297,6 @@ impl SegmentTable {
         let size_shift = self.entry(unit as usize)?.word() >> USE_BITS & ((1 << SIZE_BITS) - 1);
         let first = (unit >> size_shift << size_shift) as usize;
         Some((first, self.entry(first)?))
-    }
-
-    /// Asks for the counts of the segment that has the byte at `offset`, if it is one of the largest or has a
-    /// unit only.
-    #[inline]
-    pub(crate) fn prefetch(&self, offset: u64) {
-        let words = self.words.all().as_ptr();
-        let unit = (offset >> self.unit_shift) as usize;
-        let first_shift = LOG_SEGMENT_BYTES_MAX.trailing_zeros() - self.unit_shift;
-        for unit in [unit, unit >> first_shift << first_shift] {
-            prefetch(words.wrapping_add(2 * unit).cast());
-        }
     }
 
     fn make_room(&mut self, unit_count: usize) {

@@ -470,8 +470,7 @@ impl Store {
                 let Some((hash, start)) = start else { continue };
                 *candidate = start.find_candidate(windows, hash)?.map(|found| (hash, found));
                 if let Some(addr) = candidate.as_ref().and_then(|(_, found)| found.first()) {
-                    // Its key, and the beginning of its value, which the caller reads.
-                    view.prefetch_range(addr.offset(), 128);
+                    view.prefetch_record(addr);
                 }
             }
             // The buckets of the next group are on their way while this one's keys are compared.
@@ -632,20 +631,6 @@ impl Store {
     fn locate(&self, key: &[u8], hash: u64) -> Result<Located<'_>> {
         let Region { view, windows, .. } = &*self.region;
         locate(windows, hash, |addr| Ok(view.pair(addr)?.key == key))
-    }
-
-    /// As [`locate`](Self::locate), for a change that buries the record of the key: the counts of its segment are
-    /// on their way from memory together with the record.
-    #[inline]
-    fn locate_to_bury(&self, writer: &Writer, key: &[u8], hash: u64) -> Result<Located<'_>> {
-        let Region { view, windows, .. } = &*self.region;
-        let segments = writer.extents.segments();
-        locate(windows, hash, |addr| {
-            if let Some(segments) = segments {
-                segments.prefetch(addr.offset());
-            }
-            Ok(view.pair(addr)?.key == key)
-        })
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {

@@ -122,8 +122,10 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
         blocks.push(Block::Lead(headline(entries).into()));
     }
     let mut groups = Vec::new();
+    let fits_count = entries.iter().filter(|entry| entry.grade() == Grade::Fits).count();
+    let by_speed = if fits_count > 1 { by_speed(study, entries) } else { String::new() };
     for (grade, words, advice) in [
-        (Grade::Fits, format!("these keys {}:", tables(entries)), String::new()),
+        (Grade::Fits, format!("these keys {}:", tables(entries)), by_speed),
         (
             Grade::Structured,
             "no worse than chance, but not random:".to_string(),
@@ -155,9 +157,7 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
             let count = Line::strong(format!("{} of {}", names.len(), entries.len()));
             let count = count.then(format!(" {verb} "));
             let mut line = count.then(words).then(" ").then(Line::faint(listed(&names)));
-            if grade == Grade::Fits && names.len() > 1 {
-                line = line.then(format!(". {}.", by_speed(study, entries)));
-            } else if !advice.is_empty() {
+            if !advice.is_empty() {
                 line = line.then(format!(". {advice}"));
             }
             groups.push((grade, line));
@@ -186,9 +186,9 @@ fn by_speed(study: &Study, entries: &[Entry<'_>]) -> String {
     let mut names: Vec<&str> = first.map(|(hash, _)| *hash).collect();
     names.sort_unstable();
     match names.as_slice() {
-        [] => "Choose by speed".to_string(),
-        [only] => format!("The fastest here is {only}"),
-        _ => format!("The fastest here, equally fast, are {}", names.join(", ")),
+        [] => "Choose by speed.".to_string(),
+        [only] => format!("The fastest here is {only}."),
+        _ => format!("The fastest here, equally fast, are {}.", names.join(", ")),
     }
 }
 

@@ -207,7 +207,7 @@ impl Store {
     #[inline(always)]
     fn store_pair(&self, writer: &mut Writer, put: &Put<'_>) -> Result<Option<Stored>> {
         self.group.check()?;
-        let mut at = self.locate_to_bury(writer, put.payload.key, put.hash)?;
+        let mut at = self.locate(put.payload.key, put.hash)?;
         if at.found.is_some() && put.mode == PutMode::New {
             return Ok(None);
         }
@@ -283,7 +283,7 @@ impl Store {
         write_path: Option<WritePath>,
     ) -> Result<bool> {
         self.group.check()?;
-        let at = self.locate_to_bury(writer, key, hash)?;
+        let at = self.locate(key, hash)?;
         let Some((_, _, slot)) = at.found else { return Ok(false) };
         let old_bytes = self.bytes_of_record(slot.addr())?;
         let value = hash.to_le_bytes();
