@@ -122,6 +122,24 @@ fn salvage_saves_what_no_directory_leads_to_and_says_what_is_in_doubt() {
     assert!(saved.is_superset(&expected), "{} of {}", saved.len(), expected.len());
 }
 
+/// A version that is not read: salvage reads files of db 1.85 without their header, and no others.
+#[test]
+fn an_old_file_of_another_version_is_sent_to_whoever_can_read_it() {
+    for (file, at, version, hint) in [
+        ("bdb53-be-4096-big.bdb53", 19, 5, "dump it with the tools of the library that wrote it"),
+        ("db185-be-1024-big.db", 7, 0, "splitpoint salvage db185-be-1024-big.db -o NEW.spt"),
+    ] {
+        let sandbox = with_samples(&[file]);
+        let mut bytes = sandbox.read(file);
+        bytes[at] = version;
+        sandbox.write(file, &bytes);
+        let outcome = sandbox.run(&["get", file, "key"]);
+        assert_ne!(outcome.exit, 0);
+        assert!(outcome.stderr.contains(hint), "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("older splitpoint"), "{}", outcome.stderr);
+    }
+}
+
 /// A block that is damaged is listed, and the rest is carried.
 #[test]
 fn a_conversion_carries_what_is_not_damaged_and_says_what_is() {
