@@ -282,6 +282,16 @@ pub(crate) struct Located<'a> {
     pub(crate) line_count: u64,
 }
 
+impl Located<'_> {
+    /// Returns whether a new key leaves the last line of the chain empty, as deletes have made it.
+    #[inline(always)]
+    pub(crate) fn leaves_spare_line(&self) -> bool {
+        self.line_count > 1
+            && self.empty.is_some_and(|(line, _)| !std::ptr::eq(line, self.last))
+            && self.last.in_use() == 0
+    }
+}
+
 /// Finds the slot of a key, and where it could go. For the writer: nothing else changes the table.
 #[inline]
 pub(crate) fn locate<L: Lines + ?Sized>(

@@ -231,6 +231,33 @@ fn shorten_chain<L: Lines + ?Sized>(
     Ok(())
 }
 
+/// Takes the lines that deletes have emptied off the end of a chain.
+///
+/// Nothing is copied, so a process that is killed meanwhile leaves each slot once, and at most lines that
+/// are in no chain and not free.
+#[cold]
+#[inline(never)]
+pub(crate) fn trim_chain<L: Lines + ?Sized>(
+    lines: &L,
+    pool: &mut impl LinePool,
+    bucket: BucketIndex,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    scratch.read_chain(lines, bucket, Plan::NO_BIT, &mut |_| Ok(0))?;
+    let Scratch { numbers, places, .. } = scratch;
+    let last_used = places.iter().rposition(|places| places.staying != 0).unwrap_or(0);
+    let spare = &numbers[last_used..];
+    if spare.is_empty() {
+        return Ok(());
+    }
+    change_epoch(lines);
+    line_of_chain(lines, bucket, numbers, last_used)?.set_next(None);
+    for &number in spare {
+        pool.give(number);
+    }
+    Ok(())
+}
+
 /// Copies the slots that stay from the lines that go to places of the `kept` ones.
 fn copy_down<L: Lines + ?Sized>(
     lines: &L,

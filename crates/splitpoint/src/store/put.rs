@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::index::lookup::Located;
 use crate::index::slot::{Slot, Tag};
-use crate::index::split::insert;
+use crate::index::split::{insert, trim_chain};
 use crate::log::append::{Payload, WritePath};
 use crate::log::record::{RecordKind, payload_crc};
 use crate::options::{Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -364,7 +364,13 @@ impl Store {
         self.capture_bucket_of(writer, hash);
         let Some((line, i, old)) = at.found else {
             debug_assert!(!slot.is_empty(), "a delete has a slot to empty");
-            return insert(&self.region.windows, &mut LivePool(&self.region.windows), at, slot);
+            let (windows, pool) = (&self.region.windows, &mut LivePool(&self.region.windows));
+            let begins_second_line = insert(windows, pool, at, slot)?;
+            if at.leaves_spare_line() {
+                let bucket = self.shape().geometry.bucket_of(hash);
+                trim_chain(windows, pool, bucket, &mut writer.scratch)?;
+            }
+            return Ok(begins_second_line);
         };
         debug_assert_eq!(line.slot(i), old, "`prev` is what the slot held");
         line.set_slot(i, slot);
@@ -398,6 +404,26 @@ mod tests {
             assert!(bucket_count >= bucket_count_min(&db), "chunk {chunk}: {bucket_count} buckets");
         }
         assert_eq!(db.len(), 6400);
+        let report = db.check().unwrap();
+        assert!(report.is_clean(), "{report:?}");
+    }
+
+    /// Keys come and go: 4 of 7 slots a bucket are in use at all times, and each bucket was full at some time.
+    #[test]
+    fn a_chain_gives_back_the_lines_that_deletes_have_emptied() {
+        const KEYS: u32 = 2000;
+        let db = Options::new().seed(1).in_memory().unwrap();
+        for i in 0..KEYS * 50 {
+            db.put(i.to_le_bytes(), b"").unwrap();
+            if let Some(oldest) = i.checked_sub(KEYS) {
+                assert!(db.delete(oldest.to_le_bytes()).unwrap());
+            }
+        }
+        let stats = db.stats().unwrap();
+        let used_count = stats.overflow_line_count - stats.overflow_line_free_count;
+        let bucket_count = stats.geometry.bucket_count();
+        println!("{used_count} lines of {bucket_count}");
+        assert!(used_count < bucket_count / 5, "{used_count} of {bucket_count}");
         let report = db.check().unwrap();
         assert!(report.is_clean(), "{report:?}");
     }
