@@ -316,6 +316,10 @@ impl Store {
             let looking = writer.looking(&region);
             Box::new(Turns::new(take_over, options, looking))
         });
+        let is_left = !matches!(recovery, Recovery::Created | Recovery::Clean);
+        if is_changed && is_left && turns.is_none() && writer.superblock.is_compacted {
+            writer.checkpoints.is_excess = writer.extents.inherit_free();
+        }
         let store = Self {
             number: STORES.fetch_add(1, Ordering::Relaxed),
             region,

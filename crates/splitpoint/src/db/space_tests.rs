@@ -57,6 +57,32 @@ fn a_range_that_the_system_does_not_take_back_keeps_no_other_range() {
     assert_eq!(warm_bytes(&db), 0);
 }
 
+/// The process that was killed knew which free ranges keep their pages; each one after it would leave as many again.
+#[test]
+fn what_a_killed_process_has_left_free_gives_its_blocks_back() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    overwrite(&db, 1000, 20_000);
+    {
+        let extents = &mut db.store().lock().unwrap().extents;
+        extents.set_warm_bytes_max(AMPLE_BYTES, true);
+        let bytes = 64 * GRANULE_BYTES;
+        let offset = extents.allocate(bytes, GRANULE_BYTES).unwrap();
+        extents.region().storage().claim_range(offset, bytes).unwrap();
+        extents.release_segment(offset..offset + bytes);
+    }
+    let killed = disk.kill();
+    drop(db);
+    let db = killed.open(&options()).unwrap();
+    let free_bytes = || db.store().lock().unwrap().extents.space().free_bytes();
+    let with_blocks = || free_bytes() - killed.hole_count() * GRANULE_BYTES;
+    assert!(with_blocks() >= 64 * GRANULE_BYTES, "{} bytes", with_blocks());
+    assert!(db.store().lock().unwrap().checkpoints.needs_thread(), "with the first change");
+    db.store().cool_excess(|| true).unwrap();
+    assert_eq!(with_blocks(), 0);
+    assert!(db.check().unwrap().is_clean());
+}
+
 #[test]
 fn on_a_disk_nearly_full_whole_folios_are_given_back_before_a_range_without_any() {
     let disk = SimDisk::new();

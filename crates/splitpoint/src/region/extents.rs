@@ -45,6 +45,8 @@ pub(crate) struct Extents {
     /// The segments with records, from the first time on that somebody needs them.
     pub(super) segments: Option<SegmentTable>,
     pub(super) warm: Warm,
+    /// Free ranges of a process that was killed, with pages or without.
+    pub(super) inherited: Warm,
     /// Bytes of free space that keep their pages at most, once the store is compacted.
     warm_bytes_max: Option<u64>,
     /// Whether a thread gives back what is too much.
@@ -149,6 +151,7 @@ impl Extents {
             space,
             segments: None,
             warm: Warm::default(),
+            inherited: Warm::default(),
             warm_bytes_max: None,
             is_cooled_by_thread: false,
             left_bytes: 0,
@@ -476,6 +479,7 @@ impl Extents {
         note(Extent { granule, count });
         self.is_taken_warm = self.warm.has(&(granule..granule + count));
         self.warm.remove(granule..granule + count);
+        self.inherited.remove(granule..granule + count);
         self.space = after;
         self.publish();
         Ok(granule * GRANULE_BYTES)
@@ -532,19 +536,54 @@ impl Extents {
             end = granule;
             let Some(part) = Extent { granule, count }.whole_units(unit) else { continue };
             self.warm.remove(part.granule..part.granule + part.count);
-            // The list of free granules may have forgotten it.
-            if self.space.allocate_at(part.granule, part.count) {
-                self.publish();
-                let bytes = part.count * GRANULE_BYTES;
-                self.taken_bytes += bytes;
-                #[cfg(test)]
-                {
-                    self.taken_count += 1;
-                }
-                return Some(part.granule * GRANULE_BYTES..part.granule * GRANULE_BYTES + bytes);
+            let range = self.take_free(part);
+            if range.is_some() {
+                return range;
             }
         }
         None
+    }
+
+    /// Notes that a process that was killed may have left pages in what is free. Returns whether there is any.
+    pub(crate) fn inherit_free(&mut self) -> bool {
+        debug_assert_eq!(self.warm.count, 0, "nothing was freed yet");
+        self.inherited = Warm::default();
+        for &extent in self.space.unreserved() {
+            self.inherited.add(extent);
+        }
+        self.inherited.count > 0
+    }
+
+    /// Allocates one of those ranges, if it is still free, to give its pages back like those of
+    /// [`take_excess`](Self::take_excess).
+    pub(crate) fn take_inherited(&mut self) -> Option<Range<u64>> {
+        let unit = self.punch_unit();
+        while self.is_reserve_whole() {
+            let (granule, count) = self.inherited.extents.pop_last()?;
+            self.inherited.count -= count;
+            let Some(part) = Extent { granule, count }.whole_units(unit) else { continue };
+            let range = self.take_free(part);
+            if range.is_some() {
+                return range;
+            }
+        }
+        None
+    }
+
+    /// Allocates a range to give its pages back, if it is free.
+    fn take_free(&mut self, part: Extent) -> Option<Range<u64>> {
+        // The list of free granules may have forgotten it.
+        if !self.space.allocate_at(part.granule, part.count) {
+            return None;
+        }
+        self.publish();
+        let (offset, bytes) = (part.granule * GRANULE_BYTES, part.count * GRANULE_BYTES);
+        self.taken_bytes += bytes;
+        #[cfg(test)]
+        {
+            self.taken_count += 1;
+        }
+        Some(offset..offset + bytes)
     }
 
     /// Frees what [`take_excess`](Self::take_excess) returned; `is_cool` if its pages were given back.

@@ -332,7 +332,9 @@ impl Extents {
     }
 
     fn note_held(&mut self, extent: Extent) {
-        self.warm.remove(extent.granule..extent.granule + extent.count);
+        for unused in [&mut self.warm, &mut self.inherited] {
+            unused.remove(extent.granule..extent.granule + extent.count);
+        }
         self.space.hold(extent);
     }
 

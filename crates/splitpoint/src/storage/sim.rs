@@ -416,6 +416,12 @@ impl SimDisk {
         lock(&self.0.room).granules_max = bytes / GRANULE_BYTES;
     }
 
+    /// Returns how many granules of the file have no blocks.
+    #[cfg(test)]
+    pub(crate) fn hole_count(&self) -> u64 {
+        lock(&self.0.room).holes.len() as u64
+    }
+
     /// Has the file system take a new block for each page that is stored to, as btrfs does.
     #[cfg(test)]
     pub(crate) fn copy_on_write(&self) {

@@ -165,9 +165,9 @@ impl Store {
 }
 
 impl Store {
-    /// Gives pages of free space back that are too many, for the thread; the last ones first, behind those
-    /// that the system does not take back. Without the lock meanwhile, and while `go_on` returns `true`,
-    /// which is called before each range.
+    /// Gives pages of free space back, for the thread: those that a killed process has left, then those that
+    /// are too many; the last ones first, behind those that the system does not take back. Without the lock
+    /// meanwhile, and while `go_on` returns `true`, which is called before each range.
     pub(crate) fn cool_excess(&self, mut go_on: impl FnMut() -> bool) -> Result<()> {
         if self.turns.is_some() {
             return Ok(());
@@ -177,17 +177,22 @@ impl Store {
         let (mut end, mut uncooled_count) = (u64::MAX, 0);
         while go_on() {
             let mut writer = self.lock()?;
+            let inherited = writer.extents.take_inherited();
+            let is_inherited = inherited.is_some();
             let is_over = uncooled_count >= UNCOOLED_MAX;
-            let taken = if is_over { None } else { writer.extents.take_excess(end) };
-            let Some(range) = taken else {
+            let excess = || if is_over { None } else { writer.extents.take_excess(end) };
+            let Some(range) = inherited.or_else(excess) else {
                 writer.extents.leave_excess();
                 break;
             };
             drop(writer);
-            end = range.start;
             let cooled = self.region.storage().punch(range.start, range.end - range.start);
-            uncooled_count += usize::from(cooled.is_err());
-            self.lock()?.extents.release_cool(range, cooled.is_ok());
+            if !is_inherited {
+                end = range.start;
+                uncooled_count += usize::from(cooled.is_err());
+            }
+            // Of what was inherited nobody knows whether it had pages.
+            self.lock()?.extents.release_cool(range, is_inherited || cooled.is_ok());
         }
         Ok(())
     }
