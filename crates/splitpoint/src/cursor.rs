@@ -22,8 +22,8 @@ use crate::log::scan::{LogWalk, Trust};
 use crate::store::{Hold, Places, Store, Versions, Writer};
 use crate::value::{Entry, Value};
 
-/// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
-const READ_AHEAD: usize = 32;
+/// Records that a scan reads ahead at a time. Their buckets come while it returns those before.
+const READ_AHEAD: usize = 16;
 
 /// Iterator over every key of a [`Db`](crate::Db), or of a [`Snapshot`](crate::Snapshot), with its value:
 /// each key and value of one moment, whatever other threads change meanwhile.
@@ -43,6 +43,8 @@ pub struct Scan<'db> {
     /// a scan that nobody asks for its next entry pins nothing, and can be given up.
     ahead: Vec<Candidate<'db>>,
     next: usize,
+    /// Those behind them, whose buckets were asked for.
+    coming: Vec<Candidate<'db>>,
 }
 
 /// What a scan reads.
@@ -93,8 +95,8 @@ impl<'db> Scan<'db> {
             }
         };
         let is_pinned_here = versions.is_pinned_here();
-        let ahead = Vec::with_capacity(READ_AHEAD);
-        Ok(Self { versions, walk, runs, is_alone: false, is_pinned_here, ahead, next: 0 })
+        let [ahead, coming] = [(); 2].map(|()| Vec::with_capacity(READ_AHEAD));
+        Ok(Self { versions, walk, runs, is_alone: false, is_pinned_here, ahead, next: 0, coming })
     }
 
     /// Begins scans of the versions of a moment that together return every key once: `part_count` of
@@ -112,30 +114,19 @@ impl<'db> Scan<'db> {
         places.into_iter().map(|places| Self::of(versions.clone(), places)).collect()
     }
 
-    /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
-    /// is an error only after the scan has returned the records before it.
+    /// Goes on to the records that were read ahead, and reads those behind them. Damage is an error only
+    /// after the scan has returned the records before it.
     fn read_ahead(&mut self) -> Result<()> {
-        self.ahead.clear();
+        std::mem::swap(&mut self.ahead, &mut self.coming);
+        self.coming.clear();
         self.next = 0;
-        let Some(walk) = &mut self.walk else { return Ok(()) };
-        let store = self.versions.store();
-        // It may grow meanwhile: a bucket that is asked for in vain.
-        let geometry = store.geometry();
-        while self.ahead.len() < READ_AHEAD {
-            match walk.next_pair() {
-                Ok(Some((addr, pair))) => {
-                    let hash = store.hash_of(pair.key);
-                    store.region.windows.prefetch_bucket(geometry.bucket_of(hash));
-                    self.ahead.push(Candidate { addr, hash, pair });
-                }
-                Ok(None) => {
-                    self.walk = None;
-                    break;
-                }
-                Err(error) if self.ahead.is_empty() => return Err(error),
-                Err(_) => break,
-            }
+        let Self { versions, walk, ahead, coming, .. } = self;
+        let store = versions.store();
+        if ahead.is_empty() {
+            read_some(store, walk, ahead)?;
         }
+        // Met again when it is their turn.
+        let _ = read_some(store, walk, coming);
         Ok(())
     }
 
@@ -162,7 +153,7 @@ impl<'db> Scan<'db> {
     /// Returns the next record to return, for a caller that holds a pin or an unbounded horizon.
     #[inline]
     pub(crate) fn next_current(&mut self) -> Result<Option<(Addr, Pair<'db>)>> {
-        if self.next == self.ahead.len() && self.walk.is_none() {
+        if self.next == self.ahead.len() && self.walk.is_none() && self.coming.is_empty() {
             return Ok(None);
         }
         if let Err(error) = self.versions.check() {
@@ -217,8 +208,39 @@ impl<'db> Scan<'db> {
     fn end(&mut self) {
         self.walk = None;
         self.ahead.clear();
+        self.coming.clear();
         self.next = 0;
     }
+}
+
+/// Reads the next records and asks for their buckets: fewer than [`READ_AHEAD`] at the end of the walk and
+/// before a damaged one, which is an error if it is the first.
+fn read_some<'db>(
+    store: &Store,
+    walk: &mut Option<Walk<'db>>,
+    records: &mut Vec<Candidate<'db>>,
+) -> Result<()> {
+    let Some(records_left) = walk else { return Ok(()) };
+    while records.len() < READ_AHEAD {
+        match records_left.next_pair() {
+            Ok(Some((addr, pair))) => {
+                records.push(Candidate { addr, hash: store.hash_of(pair.key), pair });
+            }
+            Ok(None) => {
+                *walk = None;
+                break;
+            }
+            Err(error) if records.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    // One behind the other: each waits for the address of its page, and a processor looks up several of
+    // these at once only if little is between. It may grow meanwhile: a bucket that is asked for in vain.
+    let geometry = store.geometry();
+    for record in &*records {
+        store.region.windows.prefetch_bucket(geometry.bucket_of(record.hash));
+    }
+    Ok(())
 }
 
 /// Cuts runs into `part_count` parts of about the same number of bytes.

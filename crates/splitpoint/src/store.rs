@@ -458,9 +458,10 @@ impl Store {
         let ask_for_buckets = |keys: &[&[u8]], starts: &mut [Option<(u64, Start<'a>)>; GROUP]| {
             for (start, key) in starts.iter_mut().zip(keys) {
                 let hash = self.hash_of(key);
-                let found = Start::of_hash(windows, hash);
-                prefetch(ptr::from_ref(found.line()).cast());
-                *start = Some((hash, found));
+                *start = Some((hash, Start::of_hash(windows, hash)));
+            }
+            for (_, start) in starts.iter().take(keys.len()).flatten() {
+                prefetch(ptr::from_ref(start.line()).cast());
             }
         };
         let mut groups = keys.chunks(GROUP).peekable();
@@ -473,9 +474,9 @@ impl Store {
             for (candidate, &start) in candidates.iter_mut().zip(&starts[..group.len()]) {
                 let Some((hash, start)) = start else { continue };
                 *candidate = start.find_candidate(windows, hash)?.map(|found| (hash, found));
-                if let Some(addr) = candidate.as_ref().and_then(|(_, found)| found.first()) {
-                    view.prefetch_record(addr);
-                }
+            }
+            for addr in candidates.iter().flatten().filter_map(|(_, found)| found.first()) {
+                view.prefetch_record(addr);
             }
             // The buckets of the next group are on their way while this one's keys are compared.
             if let Some(next) = groups.peek() {

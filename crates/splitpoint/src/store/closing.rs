@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::{LogStart, Superblock};
 use crate::options::Access;
 use crate::storage::Room;
+use crate::testing::mutant::{self, Mutant};
 
 /// What the superblock says of the live tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,9 @@ impl Store {
         assert_ne!(writer.mark, Mark::New, "a new store is durable before it is called clean");
         if writer.mark == Mark::Clean {
             // A store that holds room back keeps its blocks: this session has not said which.
-            if writer.is_maintained && self.needs(&writer).is_none() {
+            if writer.is_maintained
+                && (self.needs(&writer).is_none() || mutant::is_made(Mutant::GivesReserveBack))
+            {
                 // The opening has filled holes, for stores beside them.
                 let _ = writer.extents.shrink(true);
             }
@@ -147,5 +150,48 @@ impl Store {
         // Room that is not freed now is used by the next session.
         let _ = writer.extents.shrink(writer.is_maintained);
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Options, SimDisk};
+
+    /// Returns what a nearly full disk has left before and after the close of a session that only maintains,
+    /// which finds nothing to do. The segments are as large as what goes back to such a disk as a whole.
+    fn free_around_a_close() -> (u64, u64) {
+        let options = Options::new().segment_bytes_min(2 << 20);
+        let disk = SimDisk::new();
+        let open = || disk.open(&options).expect("nothing fails");
+        let db = open();
+        let put = |i: u8| db.put([i], vec![i; 500_000]).expect("there is room");
+        (0..80).for_each(put);
+        disk.limit_to(disk.file().len() as u64 + (40 << 20));
+        (80..90).for_each(put);
+        assert!(db.store().lock().expect("nothing fails").extents.is_anything_held());
+        db.close().expect("nothing fails");
+        let free_bytes = |store: &Store| store.region.storage().free_bytes().expect("it is known");
+        let db = open();
+        let before = free_bytes(db.store());
+        {
+            let mut writer = db.store().lock().expect("nothing fails");
+            writer.is_maintained = true;
+            assert_eq!(writer.mark, Mark::Clean);
+        }
+        db.close().expect("nothing fails");
+        (before, free_bytes(open().store()))
+    }
+
+    #[test]
+    fn a_close_after_maintenance_alone_keeps_what_deletes_may_need() {
+        let (before, after) = free_around_a_close();
+        assert_eq!(after, before);
+    }
+
+    #[test]
+    fn a_close_that_gives_back_what_deletes_may_need_is_found() {
+        let (before, after) = mutant::with(Mutant::GivesReserveBack, free_around_a_close);
+        assert!(after > before, "{after} {before}");
     }
 }

@@ -271,7 +271,7 @@ impl Store {
     ///
     /// If there is no room for what is live. What was moved before that stays moved.
     pub(super) fn compact(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
-        if !writer.may_compact(self) {
+        if !writer.may_compact(self) || mutant::is_made(Mutant::NeverCompacts) {
             return Ok(0);
         }
         if let Some(compacting) = &mut writer.compacting {

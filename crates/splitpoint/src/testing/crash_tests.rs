@@ -162,6 +162,8 @@ struct Counts {
     images: u64,
     /// Images of a second crash, during the recovery of one of those.
     second: u64,
+    /// Bytes of records that compaction moved in the program itself, not in what opens its images.
+    moved_bytes: u64,
 }
 
 impl Counts {
@@ -170,6 +172,7 @@ impl Counts {
         self.kills += other.kills;
         self.images += other.images;
         self.second += other.second;
+        self.moved_bytes += other.moved_bytes;
     }
 }
 
@@ -354,6 +357,15 @@ struct Run {
     seed: u64,
 }
 
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ran {
+    /// Events at which the machine may stop.
+    events: u64,
+    /// Bytes of records that compaction moved.
+    moved_bytes: u64,
+}
+
 /// What the observer of events and the program share.
 struct Shared {
     disk: RefCell<Rc<SimDisk>>,
@@ -362,17 +374,17 @@ struct Shared {
     op: Cell<usize>,
     number: Cell<u64>,
     last_event: Cell<(u64, bool)>,
+    moved_bytes: Cell<u64>,
 }
 
 impl Run {
-    /// Runs the program and shows `visit` each event; an error says where. Returns the number of
-    /// events.
+    /// Runs the program and shows `visit` each event; an error says where.
     fn on(
         &self,
         disk: SimDisk,
         history: History,
         visit: impl FnMut(&Point<'_>) -> Result<(), String> + 'static,
-    ) -> Result<u64, String> {
+    ) -> Result<Ran, String> {
         let shared = Rc::new(Shared {
             disk: RefCell::new(Rc::new(disk)),
             history: RefCell::new(history),
@@ -380,6 +392,7 @@ impl Run {
             op: Cell::new(0),
             number: Cell::new(0),
             last_event: Cell::new((u64::MAX, false)),
+            moved_bytes: Cell::new(0),
         });
         let observer = {
             let (shared, options, seed) = (shared.clone(), self.options.clone(), self.seed);
@@ -397,7 +410,9 @@ impl Run {
         let failure = shared.failure.borrow_mut().take();
         match (failure, driven) {
             (Some(failure), _) => Err(format!("{at}: {failure}")),
-            (None, Ok(Ok(()))) => Ok(shared.number.get()),
+            (None, Ok(Ok(()))) => {
+                Ok(Ran { events: shared.number.get(), moved_bytes: shared.moved_bytes.get() })
+            }
             (None, Ok(Err(error))) => Err(format!("{at}: {error}")),
             (None, Err(_)) => Err(format!("{at}: panic")),
         }
@@ -417,17 +432,20 @@ impl Run {
             let failed = |error: crate::Error| format!("{op:?}: {error}");
             match op {
                 Op::Reopen => {
+                    shared.count_moves(&db);
                     db.close().map_err(failed)?;
                     shared.settle(true);
                     db = open()?;
                 }
                 Op::Kill => {
+                    shared.count_moves(&db);
                     let killed = shared.disk.borrow().kill();
                     shared.become_machine(killed);
                     drop(db);
                     db = open()?;
                 }
                 Op::LosePower(seed) => {
+                    shared.count_moves(&db);
                     let lost = shared.disk.borrow().lose_power(*seed);
                     let mut history = shared.history.borrow().clone();
                     let (found, _) =
@@ -445,6 +463,7 @@ impl Run {
                 }
             }
         }
+        shared.count_moves(&db);
         db.close().map_err(|error| format!("cannot close: {error}"))?;
         shared.settle(true);
         Ok(())
@@ -593,6 +612,12 @@ impl Shared {
         if is_synced {
             history.synced = history.tried();
         }
+    }
+
+    /// Counts what a session has moved, before it ends.
+    fn count_moves(&self, db: &Db) {
+        let moved_bytes = db.store().lock().map_or(0, |writer| writer.moved_bytes());
+        self.moved_bytes.set(self.moved_bytes.get() + moved_bytes);
     }
 
     fn become_machine(&self, disk: SimDisk) {

@@ -136,6 +136,10 @@ pub(crate) enum Mutant {
     CutsUnderGlances,
     /// A sample of chains counts although its buckets were split or merged meanwhile.
     SamplesAcrossSplits,
+    /// A close gives back all that is free, whether deletes may need it or not.
+    GivesReserveBack,
+    /// Compaction finds nothing to do.
+    NeverCompacts,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

@@ -150,15 +150,24 @@ fn the_program_moves_records_and_uses_their_space_again() {
         Ok(())
     };
     let run = Run { options: options(), ops: program(), seed: seed() };
-    let events = run.on(SimDisk::new(), History::default(), visit);
-    let events = events.unwrap_or_else(|error| panic!("{error}"));
+    let ran = run.on(SimDisk::new(), History::default(), visit);
+    let ran = ran.unwrap_or_else(|error| panic!("{error}"));
     let seen = seen.borrow();
     let count = |kind| seen.values().flatten().filter(|segment| segment.1 == kind).count();
     let counts = [SegmentKind::Log, SegmentKind::Compacted, SegmentKind::Big].map(count);
     let reused: usize = seen.values().map(|all| all.len() - 1).sum();
-    println!("{events} events, {counts:?} segments, {reused} reused, {} bytes", file_bytes.get());
+    println!("{ran:?}, {counts:?} segments, {reused} reused, {} bytes", file_bytes.get());
     assert!(counts[1] > 2 && reused > 10, "{counts:?} {reused}");
     assert!(counts[2] >= 2 && file_bytes.get() < 200_000, "{counts:?} {file_bytes:?}");
+}
+
+/// A sweep of a program that moves nothing says so.
+#[test]
+fn a_sweep_under_an_engine_that_never_compacts_is_found() {
+    let depth = Depth { images: 0, second_every: 100_000, share: (0, 100) };
+    let sweep = || large::sweep(SimDisk::new(), options(), &program(), seed(), depth);
+    let counts = with(Mutant::NeverCompacts, sweep).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(counts.moved_bytes, 0, "{counts:?}");
 }
 
 #[test]
@@ -167,6 +176,7 @@ fn every_crash_point_of_compaction_leaves_a_prefix_with_everything_synced() {
     let counts = swept.unwrap_or_else(|error| panic!("{error}"));
     println!("{counts:?}");
     assert!(counts.points > 500 && counts.second > 400, "{counts:?}");
+    assert!(counts.moved_bytes > 8_000, "{counts:?}");
 }
 
 /// What is left of a store that was cleared goes to the beginning of the file, and records are moved
@@ -192,7 +202,8 @@ fn a_store_that_was_cleared_and_maintained_keeps_what_comes_then() {
     program.overwrite(20);
     let swept = large::sweep(SimDisk::new(), options(), &program.ops, seed(), depth());
     let counts = swept.unwrap_or_else(|error| panic!("{error}"));
-    assert!(counts.points > 300, "{counts:?}");
+    println!("{counts:?}");
+    assert!(counts.points > 300 && counts.moved_bytes > 5_000, "{counts:?}");
 }
 
 /// Lengthens the log, then the index, whose last pieces are behind it, and has the front become free.
@@ -218,6 +229,7 @@ fn pieces_of_the_index_and_heads_that_move_leave_every_key_at_every_crash_point(
     let counts = swept.unwrap_or_else(|error| panic!("{error}"));
     println!("{counts:?}");
     assert!(counts.points > 500 && counts.second > 300, "{counts:?}");
+    assert!(counts.moved_bytes > 24_000, "{counts:?}");
 }
 
 #[test]

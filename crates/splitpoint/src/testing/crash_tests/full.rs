@@ -67,7 +67,7 @@ fn program(order: u64) -> Vec<Op> {
 fn sweep(order: u64) -> Result<u64, String> {
     let every = if is_slow() { 7 } else { 301 };
     let run = Run { options: compact::options(), ops: program(order), seed: seed() };
-    run.on(full_disk(), History::default(), move |point| {
+    let ran = run.on(full_disk(), History::default(), move |point| {
         if !point.number.is_multiple_of(every) {
             return Ok(());
         }
@@ -76,7 +76,8 @@ fn sweep(order: u64) -> Result<u64, String> {
             point.check_image(&point.disk.lose_power(mix(seed() ^ i, point.number)), "full")?;
         }
         Ok(())
-    })
+    })?;
+    Ok(ran.events)
 }
 
 #[test]

@@ -124,9 +124,9 @@ pub(super) fn sweep(
         }
         Ok(())
     };
-    run.on(disk, History::default(), visit)?;
+    let ran = run.on(disk, History::default(), visit)?;
     let counts = *counts.borrow();
-    Ok(counts)
+    Ok(Counts { moved_bytes: ran.moved_bytes, ..counts })
 }
 
 /// Makes a synced change to what a crash has left, and cuts the power: both must be there.

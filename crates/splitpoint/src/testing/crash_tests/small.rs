@@ -246,10 +246,9 @@ pub(super) fn sweep(
         }
         Ok(())
     };
-    let points = run.on(disk, History::default(), visit)?;
-    counts.borrow_mut().points = points;
+    let ran = run.on(disk, History::default(), visit)?;
     let counts = *counts.borrow();
-    Ok(counts)
+    Ok(Counts { points: ran.events, moved_bytes: ran.moved_bytes, ..counts })
 }
 
 #[test]

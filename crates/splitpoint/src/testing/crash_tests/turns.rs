@@ -53,7 +53,7 @@ fn every_crash_point_of_compaction_by_turns_leaves_a_prefix_with_everything_sync
     let counts = sweep(compact::options(), &compacting(), depth());
     let counts = counts.unwrap_or_else(|error| panic!("{error}"));
     println!("{counts:?}");
-    assert!(counts.points > 200, "{counts:?}");
+    assert!(counts.points > 200 && counts.moved_bytes > 15_000, "{counts:?}");
 }
 
 #[test]
