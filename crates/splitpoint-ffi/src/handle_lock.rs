@@ -104,13 +104,11 @@ fn this_thread() -> usize {
     HERE.with(|here| ptr::from_ref(here).addr())
 }
 
-/// Sleeps while the word is 1, until somebody wakes this thread, for at most `pause`.
+/// Sleeps while the word is 1, until somebody wakes this thread, for at most `pause`, which is below a second.
 #[cfg(target_os = "linux")]
 fn sleep_on(word: &AtomicU32, pause: Duration) {
-    let pause = libc::timespec {
-        tv_sec: pause.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(pause.subsec_nanos().cast_signed()),
-    };
+    let tv_nsec = libc::c_long::from(pause.subsec_nanos().cast_signed());
+    let pause = libc::timespec { tv_sec: 0, tv_nsec };
     // A signal and another value end it as well: the caller looks again.
     // SAFETY: word and time outlive the call.
     unsafe {
@@ -308,8 +306,9 @@ mod tests {
             let held = lock.lock();
             let ((leaving, _), (_, is_done)) = (call(), call());
             drop(held);
+            let process = std::process::id();
             // SAFETY: the call takes no pointer.
-            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), leaving, libc::SIGUSR2) };
+            unsafe { libc::syscall(libc::SYS_tgkill, process, leaving, libc::SIGUSR2) };
             let is_done = is_done.recv_timeout(Duration::from_secs(20)).is_ok();
             // It may have left a call of its own.
             assert!(is_done || lock.is_in_call(), "it sleeps for ever, and nobody has the handle");
