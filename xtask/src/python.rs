@@ -51,6 +51,7 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
     let passed = run_tests(tests_command.current_dir(&environment.directory))?;
     if dependencies::is_slow() {
         environment.test_source_distribution()?;
+        environment.test_studies()?;
     }
     Ok(Outcome::Passed(passed))
 }
@@ -142,6 +143,15 @@ impl Environment<'_> {
         let tests = self.root.join(PACKAGE).join("tests/test_table.py");
         let mut tests_command = unpacked.python();
         run(tests_command.arg(tests).current_dir(&unpacked.directory))
+    }
+
+    /// Builds the wheel with the studies of the lab, as `docs/python.md` says but for the profile, and runs one.
+    fn test_studies(&self) -> Result<(), Failure> {
+        let mut install = self.pip();
+        install.args(["install", "--force-reinstall", "--no-deps", &format!("./{PACKAGE}")]);
+        run(install.env("MATURIN_PEP517_ARGS", "--profile dev --features studies"))?;
+        let study = ["-m", "splitpoint", "lab", "tables"];
+        run(self.python().args(study).current_dir(&self.directory))
     }
 
     fn install_requirements(&self) -> Result<(), Failure> {

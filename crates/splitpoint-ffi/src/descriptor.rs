@@ -96,19 +96,15 @@ pub fn renew(claim: &SharedFile) -> io::Result<()> {
 ///
 /// Of the system. The file is closed in any case.
 pub fn close_descriptor(file: File, identity: Identity) -> io::Result<()> {
-    if !identity.is_of(&file) {
-        let _ = file.into_raw_fd();
-        return Err(closed());
-    }
-    // Closed last, so that the locks of other handles are taken anew.
-    let other = file.try_clone();
+    let status = Status::of(&file).ok();
     let number = file.into_raw_fd();
+    let Some(status) = status.filter(|&status| Identity::of_status(status) == identity) else {
+        return Err(closed());
+    };
     // SAFETY: the descriptor was this value's alone.
     let is_closed = unsafe { libc::close(number) } == 0;
     let closed = if is_closed { Ok(()) } else { Err(io::Error::last_os_error()) };
-    if let Ok(other) = other {
-        SharedFile::close_other(other);
-    }
+    SharedFile::renew_after_close(&status);
     closed
 }
 

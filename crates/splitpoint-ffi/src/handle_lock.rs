@@ -4,13 +4,21 @@
 //! What it had half done nobody knows, so the handle is lost. But the thread is told so, and does not wait for itself:
 //! the handle knows which thread has it. The same happens to a function of the program that calls us back.
 //!
-//! Who leaves while it waits for a handle has none, and has lost nothing. A jump out of the few instructions between
-//! taking the lock and noting the thread leaves a lock that nobody has noted: all wait for it.
+//! Who leaves while it waits for a handle has none, and has lost nothing. But it may take the only wake with it, and
+//! another one would sleep for ever. So nobody waits in the [`Mutex`]: who waits sleeps on a word beside it, and looks
+//! again by itself. A jump out of the few instructions between taking the lock and noting the thread leaves a lock that
+//! nobody has noted: all wait for it.
 
 use std::cell::Cell;
-use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+use std::{hint, ptr};
+
+/// How often a thread looks at a handle that another one has before it sleeps: most calls are as short.
+const LOOKS_AT_ONCE: u32 = 100;
+/// After how long it looks again if nobody wakes it.
+const LOOK_AGAIN: Duration = Duration::from_millis(4);
 
 /// What the calls on one handle share.
 #[derive(Debug)]
@@ -18,6 +26,8 @@ pub struct HandleLock<T> {
     /// The thread in whose call the handle is; 0 between calls.
     // Each thread looks for its own number alone, which nobody else stores, and it stores 0 before it unlocks.
     holder: AtomicUsize,
+    /// 1 if a thread may be asleep.
+    awaited: AtomicU32,
     // After a panic the handle says itself what it can still do.
     state: Mutex<T>,
 }
@@ -25,7 +35,7 @@ pub struct HandleLock<T> {
 impl<T> HandleLock<T> {
     /// Takes the state.
     pub const fn new(state: T) -> Self {
-        Self { holder: AtomicUsize::new(0), state: Mutex::new(state) }
+        Self { holder: AtomicUsize::new(0), awaited: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
     /// Waits for the calls of other threads; `None` if this thread is in a call on this handle, or has left one that
@@ -33,13 +43,14 @@ impl<T> HandleLock<T> {
     #[inline]
     pub fn lock(&self) -> Option<HandleGuard<'_, T>> {
         let thread = this_thread();
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait(thread)?,
+        let state = match self.try_lock() {
+            Some(state) => state,
+            None => self.wait(thread)?,
         };
         self.holder.store(thread, Ordering::Relaxed);
-        Some(HandleGuard { holder: &self.holder, state })
+        let Self { holder, awaited, .. } = self;
+        let wake = Wake { word: awaited, is_due: false };
+        Some(HandleGuard { holder, awaited, state, wake })
     }
 
     #[cold]
@@ -47,12 +58,35 @@ impl<T> HandleLock<T> {
         if self.holder.load(Ordering::Relaxed) == thread {
             return None;
         }
-        Some(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        for _ in 0..LOOKS_AT_ONCE {
+            hint::spin_loop();
+            if let Some(state) = self.try_lock() {
+                return Some(state);
+            }
+        }
+        loop {
+            // It stays so if this one gets the lock, since others may sleep: its call wakes one in vain at most.
+            self.awaited.store(1, Ordering::SeqCst);
+            if let Some(state) = self.try_lock() {
+                return Some(state);
+            }
+            sleep_on(&self.awaited, LOOK_AGAIN);
+        }
+    }
+
+    /// Takes the lock if nobody has it. All take it so, and none sleeps in it.
+    #[inline]
+    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Returns whether a call has not ended. Such a handle may not be freed: threads may wait for it.
     pub fn is_in_call(&self) -> bool {
-        matches!(self.state.try_lock(), Err(TryLockError::WouldBlock))
+        self.try_lock().is_none()
     }
 
     /// Returns the state, to close the handle.
@@ -70,18 +104,73 @@ fn this_thread() -> usize {
     HERE.with(|here| ptr::from_ref(here).addr())
 }
 
+/// Sleeps while the word is 1, until somebody wakes this thread, for at most `pause`, which is below a second.
+#[cfg(target_os = "linux")]
+fn sleep_on(word: &AtomicU32, pause: Duration) {
+    let tv_nsec = libc::c_long::from(pause.subsec_nanos().cast_signed());
+    let pause = libc::timespec { tv_sec: 0, tv_nsec };
+    // A signal and another value end it as well: the caller looks again.
+    // SAFETY: word and time outlive the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            1,
+            &raw const pause,
+        )
+    };
+}
+
+/// Wakes one thread that sleeps on the word, which may not be there any more.
+#[cfg(target_os = "linux")]
+fn wake_one(word: *const AtomicU32) {
+    // SAFETY: the kernel takes the address for the name of a queue, and reads nothing there.
+    unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sleep_on(_: &AtomicU32, pause: Duration) {
+    std::thread::sleep(pause / 40);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wake_one(_: *const AtomicU32) {}
+
 /// A call on a handle, to its end.
 #[derive(Debug)]
 pub struct HandleGuard<'a, T> {
     holder: &'a AtomicUsize,
+    awaited: &'a AtomicU32,
+    // Unlocked before the wake.
     state: MutexGuard<'a, T>,
+    wake: Wake,
+}
+
+/// Wakes a thread when it is dropped, if that is due.
+#[derive(Debug)]
+struct Wake {
+    /// Not read: whoever has the lock behind this call may close the handle.
+    word: *const AtomicU32,
+    is_due: bool,
+}
+
+impl Drop for Wake {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_due {
+            wake_one(self.word);
+        }
+    }
 }
 
 impl<T> Drop for HandleGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // The lock goes behind it.
+        // The lock goes behind it. Who comes to wait in between is not woken, and looks again.
         self.holder.store(0, Ordering::Relaxed);
+        self.wake.is_due = self.awaited.load(Ordering::Relaxed) != 0
+            && self.awaited.swap(0, Ordering::Relaxed) != 0;
     }
 }
 
@@ -171,6 +260,59 @@ mod tests {
         assert!(lock.lock().is_none());
         assert!(lock.is_in_call() && !other.is_in_call());
         assert_eq!(other.into_inner(), 2);
+    }
+
+    /// The system's number of a thread, once it sleeps in the call that it makes behind `say`.
+    #[cfg(target_os = "linux")]
+    fn asleep(said: &mpsc::Receiver<libc::pid_t>) -> libc::pid_t {
+        let thread = said.recv().expect("it says so first");
+        let stat = format!("/proc/self/task/{thread}/stat");
+        let is_asleep = || {
+            let text = std::fs::read_to_string(&stat).expect("it lives");
+            text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))
+        };
+        while !is_asleep() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        thread
+    }
+
+    /// A handler of a signal that never returns stands for a jump: its thread has left the wait. Just then the lock
+    /// comes free, so that a wake would be lost with it.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn who_leaves_its_wait_keeps_nobody_asleep() {
+        extern "C" fn leave(_: libc::c_int) {
+            loop {
+                // SAFETY: it takes no pointer, and a handler may call it.
+                unsafe { libc::pause() };
+            }
+        }
+        // SAFETY: the handler calls what handlers may, and nobody else uses the signal.
+        unsafe { libc::signal(libc::SIGUSR2, leave as *const () as libc::sighandler_t) };
+        for _ in 0..20 {
+            // Threads that have left have it for ever.
+            let lock: &'static HandleLock<()> = Box::leak(Box::new(HandleLock::new(())));
+            let call = || {
+                let ((say, said), (done, is_done)) = (mpsc::channel(), mpsc::channel());
+                std::thread::spawn(move || {
+                    // SAFETY: it takes nothing.
+                    say.send(unsafe { libc::gettid() }).expect("somebody listens");
+                    drop(lock.lock());
+                    let _ = done.send(());
+                });
+                (asleep(&said), is_done)
+            };
+            let held = lock.lock();
+            let ((leaving, _), (_, is_done)) = (call(), call());
+            drop(held);
+            let process = std::process::id();
+            // SAFETY: the call takes no pointer.
+            unsafe { libc::syscall(libc::SYS_tgkill, process, leaving, libc::SIGUSR2) };
+            let is_done = is_done.recv_timeout(Duration::from_secs(20)).is_ok();
+            // It may have left a call of its own.
+            assert!(is_done || lock.is_in_call(), "it sleeps for ever, and nobody has the handle");
+        }
     }
 
     #[test]

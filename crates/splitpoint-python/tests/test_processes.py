@@ -830,6 +830,27 @@ class Endings(Scratch):
         )
         self.python("-c", script, code=3)
 
+    def test_a_daemon_thread_that_waits_in_an_open_lets_the_interpreter_end(self):
+        """Its wait ends before the interpreter, of which `Slow` makes the end long, or not at all."""
+        script = (
+            "import sys, threading, time, splitpoint\n"
+            "class Slow:\n"
+            "    def __del__(self, sleep=time.sleep, write=sys.stdout.write):\n"
+            "        sleep(0.6)\n"
+            "        write('slow end')\n"
+            "sys.slow = Slow()\n"
+            "def wait():\n"
+            "    splitpoint.open('t.spt', sharing='shared', lock_timeout=float(sys.argv[1]))\n"
+            "threading.Thread(target=wait, daemon=True).start()\n"
+            "time.sleep(0.2)\n"
+            "sys.exit(3)\n"
+        )
+        with splitpoint.open(self.path("t.spt"), sharing="exclusive"):
+            for timeout in ("0.4", "900"):
+                with self.subTest(timeout):
+                    done = self.python("-c", script, timeout, code=3)
+                    self.assertEqual((done.stdout, done.stderr), ("slow end", ""))
+
     def test_ctrl_c_ends_the_wait_of_an_open_for_a_turn_of_another_process(self):
         """Another process is stopped in the middle of its turn, and the open would wait 10 seconds."""
         changes = (

@@ -709,7 +709,10 @@ impl Store {
 
     #[inline(always)]
     fn begin_change(&self, writer: &mut Writer) -> Result<()> {
-        self.begin_turn_if_taken(writer)?;
+        if self.turns.is_some() {
+            self.begin_turn(writer)?;
+            self.name_process(writer);
+        }
         // A store that was left open before its first change is dirty, and knows of no log.
         if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(writer)?;

@@ -201,7 +201,8 @@ static void left_wait(GDBM_FILE db) {
   CHECK(pthread_create(&thread, NULL, waits, db) == 0);
   while (pthread_tryjoin_np(thread, &found) != 0) {
     usleep(20000);
-    CHECK(pthread_kill(thread, SIGUSR1) == 0);
+    /* With glibc before 2.34 it fails for a thread that has just ended. */
+    pthread_kill(thread, SIGUSR1);
   }
   CHECK(found == NULL);
 }

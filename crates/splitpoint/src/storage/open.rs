@@ -15,8 +15,8 @@ use super::holders::{locked, pid_of, refused};
 use super::mapped::Mapped;
 use super::neighbours::{Asked, Neighbours, let_writers_in, try_keep_writers_out};
 use super::reader_table::{sleep_until_handed_over, wait_for_hand_over};
-use super::regular::{open_and_look, open_regular};
-use super::shared_file::SharedFile;
+use super::regular::open_and_look;
+use super::shared_file::{OtherFile, SharedFile};
 use super::status::Status;
 use super::waiting::Waiting;
 use crate::error::{Error, Result, Unsupported};
@@ -65,6 +65,8 @@ fn open_and_lock_with(
     let mut was_refused = false;
     while opening_count < OPENINGS_MAX {
         let (file, opened, is_new) = open(path, options)?;
+        // Whatever ends the attempt, a panic of the program's functions too.
+        let file = OtherFile::new(file, &opened);
         refuse_network(&file, path)?;
         before_lock();
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
@@ -80,15 +82,12 @@ fn open_and_lock_with(
             let wait_max = wait_max.max(options.lock_timeout.unwrap_or_default());
             let is_late = waiting.elapsed() >= wait_max;
             if was_refused && (is_late || options.stops_waiting()) {
-                let refused = refused(path, &file, options);
-                SharedFile::close_other(file);
-                return Err(refused);
+                return Err(refused(path, &file, options));
             }
             waiting.tell(|| refused(path, &file, options));
             let pause = LOOK_AGAIN.min(waiting.elapsed());
             let is_handed_over = awaits_turn && wait_for_turn(&file, options.access, pause);
-            // This process may hold locks of its own on the file, which end with any descriptor.
-            SharedFile::close_other(file);
+            drop(file);
             if std::mem::replace(&mut was_refused, true) && !is_handed_over {
                 thread::sleep(pause);
             }
@@ -101,8 +100,10 @@ fn open_and_lock_with(
             continue;
         }
         let is_writable = options.access == Access::ReadWrite;
+        let (file, renewing) = file.into_parts();
         let storage = Mapped::new(file, path.to_path_buf(), is_writable)
             .map_err(|source| io_error("map", path, source))?;
+        renewing.end();
         storage.trust_until_opened();
         return Ok(Locked { storage, is_new });
     }
@@ -220,7 +221,7 @@ pub(crate) struct Observed {
 /// What an observer of a file can ask the system about it.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    file: File,
+    file: OtherFile,
 }
 
 /// Locks writers out until it is dropped.
@@ -254,10 +255,10 @@ impl Observer {
 
 /// Opens the file at `path` for reading, without a lock.
 pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
-    let file = open_regular(path, OpenOptions::new().read(true))?;
-    refuse_network(&file, path)?;
-    let observer =
-        Observer { file: file.try_clone().map_err(|source| io_error("open", path, source))? };
+    let (file, status) = open_and_look(path, OpenOptions::new().read(true), OFlags::empty())?;
+    let observer = Observer { file: OtherFile::new(file, &status) };
+    refuse_network(&observer.file, path)?;
+    let file = observer.file.try_clone().map_err(|source| io_error("open", path, source))?;
     let storage = Mapped::new(file, path.to_path_buf(), false)
         .map_err(|source| io_error("map", path, source))?;
     Ok(Observed { storage, observer })

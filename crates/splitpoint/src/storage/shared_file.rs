@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -161,34 +162,38 @@ impl SharedFile {
             }
             _ => return Self::claim(file, path, is_writer),
         };
-        let renewing = Renewing::of(&file).map_err(|source| io_error("open", path, source))?;
-        if let Err(error) = refuse_strange(&file, path) {
+        let status = status_of(&file, path)?;
+        let renewing = Renewing::of(&status);
+        if let Err(error) = refuse_strange(&file, &status, path) {
             drop((own, file));
             return Err(error);
         }
         let place = Place::ByTurns(Mutex::new(Some(own)), renewing);
-        Self::new(file, path, is_writer, place)
+        Ok(Self::new(file, &status, path, is_writer, place))
     }
 
-    fn new(file: File, path: &Path, is_writer: bool, place: Place) -> Result<Self> {
-        let file = OwnFile::new(file).map_err(|source| io_error("open", path, source))?;
-        let path = path.to_path_buf();
-        Ok(Self(Arc::new(Inner { file, path, is_writer, place })))
+    fn new(file: File, status: &Status, path: &Path, is_writer: bool, place: Place) -> Self {
+        let file = OwnFile::known(file, status.device, status.inode);
+        Self(Arc::new(Inner { file, path: path.to_path_buf(), is_writer, place }))
     }
 
     fn claim(file: File, path: &Path, is_writer: bool) -> Result<Self> {
-        let claimed = Self::try_claim(&file, path, is_writer);
-        match claimed {
-            Ok(claim) => Self::new(file, path, is_writer, Place::Claimed(Mutex::new(Some(claim)))),
+        let status = status_of(&file, path)?;
+        match Self::try_claim(&file, &status, path, is_writer) {
+            Ok(claim) => {
+                let place = Place::Claimed(Mutex::new(Some(claim)));
+                Ok(Self::new(file, &status, path, is_writer, place))
+            }
             Err(error) => {
-                Self::close_other(file);
+                drop(file);
+                renew(&status);
                 Err(error)
             }
         }
     }
 
-    fn try_claim(file: &File, path: &Path, is_writer: bool) -> Result<Claim> {
-        refuse_strange(file, path)?;
+    fn try_claim(file: &File, status: &Status, path: &Path, is_writer: bool) -> Result<Claim> {
+        refuse_strange(file, status, path)?;
         let exclusion = if is_writer { Exclusion::Everybody } else { Exclusion::Writers };
         // A handle that locks nothing between calls may be in one.
         for look in 0..CLAIM_LOOKS {
@@ -208,7 +213,13 @@ impl SharedFile {
     pub fn close_other(file: File) {
         let status = Status::of(&file);
         drop(file);
-        status.iter().for_each(renew);
+        status.iter().for_each(Self::renew_after_close);
+    }
+
+    /// Takes the lock anew that has ended because another descriptor of a file was closed, at which somebody had
+    /// looked before.
+    pub fn renew_after_close(status: &Status) {
+        renew(status);
     }
 
     /// Returns the open file.
@@ -271,11 +282,42 @@ impl SharedFile {
     }
 }
 
+/// Another descriptor of a file that this process may have claimed: in whichever way it is closed, the claims, which
+/// end with it, are taken anew.
+#[derive(Debug)]
+pub(super) struct OtherFile {
+    // Closed first.
+    file: File,
+    renewing: Renewing,
+}
+
+impl OtherFile {
+    pub(super) fn new(file: File, status: &Status) -> Self {
+        Self { file, renewing: Renewing::of(status) }
+    }
+
+    /// Returns the file, for a handle, and what takes the claims anew if it comes to none.
+    pub(super) fn into_parts(self) -> (File, Renewing) {
+        (self.file, self.renewing)
+    }
+}
+
+impl Deref for OtherFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
 /// Refuses what is no file for a store.
-fn refuse_strange(file: &File, path: &Path) -> Result<()> {
-    let status = Status::of(file).map_err(|source| io_error("read the size of", path, source))?;
+fn refuse_strange(file: &File, status: &Status, path: &Path) -> Result<()> {
     refuse_special(status.kind, path)?;
     refuse_network(file, path)
+}
+
+fn status_of(file: &File, path: &Path) -> Result<Status> {
+    Status::of(file).map_err(|source| io_error("read the size of", path, source))
 }
 
 /// Returns whether an open failed that will do later.

@@ -100,7 +100,7 @@ impl Claim {
             found.handle_count += 1;
             return Ok(Some(Self { inode, origin }));
         }
-        let file = OwnFile::new(file.try_clone()?)?;
+        let file = OwnFile::known(file.try_clone()?, status.device, status.inode);
         if !lock(&file, libc::F_SETLK, kind_of(exclusion))? {
             return Ok(None);
         }
@@ -126,10 +126,14 @@ pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
 pub(super) struct Renewing(Inode);
 
 impl Renewing {
-    /// For a file that is open.
-    pub(super) fn of(file: &File) -> io::Result<Self> {
-        let status = Status::of(file)?;
-        Ok(Self((status.device, status.inode)))
+    /// For a file that is open, at which somebody has looked.
+    pub(super) fn of(status: &Status) -> Self {
+        Self((status.device, status.inode))
+    }
+
+    /// Ends it: the descriptor stays open.
+    pub(super) fn end(self) {
+        std::mem::forget(self);
     }
 }
 

@@ -415,10 +415,16 @@ impl Store {
                 found => found?,
             }
         }
-        // For messages: an opening without a change leaves the file as it was.
-        self.region.live().set_pid();
         writer.turn.is_prepared = true;
         Ok(())
+    }
+
+    /// Names this process in the live header, for messages, before the first change since another handle may
+    /// have had a turn: an opening, a check or a walk leaves the file as it was.
+    pub(super) fn name_process(&self, writer: &mut Writer) {
+        if !std::mem::replace(&mut writer.turn.is_named, true) {
+            self.region.live().set_pid();
+        }
     }
 
     /// Ends a turn, if the handle has one.
@@ -674,6 +680,8 @@ pub(crate) struct Turn {
     pub(super) is_held: bool,
     /// Whether a change may be made with the state that was read.
     is_prepared: bool,
+    /// Whether the live header names this process.
+    is_named: bool,
     /// Whether the handle has kept its place after the last one.
     pub(super) is_kept: bool,
     /// Whether it has just handed the place to one that waited.
@@ -695,6 +703,7 @@ impl Default for Turn {
             number: 0,
             is_held: false,
             is_prepared: false,
+            is_named: false,
             is_kept: false,
             gave_way: false,
             is_silent: false,
@@ -710,9 +719,9 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt as _;
 
-    use crate::format::READER_TABLE_OFFSET;
+    use crate::format::{PID_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET};
     use crate::options::{Durability, Options, Sharing};
-    use crate::{Db, ErrorKind, SimDisk};
+    use crate::{Cursor, Db, ErrorKind, SimDisk};
 
     const MIB: u64 = 1 << 20;
 
@@ -762,6 +771,48 @@ mod tests {
         new.put("newer", "value").unwrap();
         drop(new);
         assert_eq!(open().len(), 2);
+    }
+
+    /// Returns the bytes of a file but those of the reader table.
+    fn bytes(path: &std::path::Path) -> Vec<u8> {
+        let mut bytes = std::fs::read(path).expect("nothing fails");
+        let table = READER_TABLE_OFFSET as usize;
+        bytes.drain(table..table + READER_TABLE_BYTES as usize);
+        bytes
+    }
+
+    #[test]
+    fn a_check_or_a_walk_by_turns_changes_nothing_and_the_next_change_names_its_process() {
+        let dir = tempfile::tempdir().unwrap();
+        for (sharing, changes) in [Sharing::Shared, Sharing::PerCall].into_iter().zip([0, 100]) {
+            let path = dir.path().join(format!("{sharing:?}"));
+            let open = || Options::new().sharing(sharing).open(&path).unwrap();
+            let db = open();
+            for i in 0..changes {
+                db.put([i], "value").unwrap();
+            }
+            db.close().unwrap();
+            // As after changes of another process.
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 8], PID_OFFSET).unwrap();
+            drop(open());
+            let before = bytes(&path);
+            let db = open();
+            assert!(db.check().unwrap().is_clean());
+            assert_eq!(db.iter().count(), usize::from(changes));
+            let mut walk = Cursor::at(0);
+            while walk.next(&db).unwrap().is_some() {}
+            assert!(bytes(&path) == before, "{sharing:?}: a look changes the file");
+            db.close().unwrap();
+            assert!(
+                bytes(&path) == before,
+                "{sharing:?}: a close without a change changes the file"
+            );
+
+            let db = open();
+            db.put("key", "value").unwrap();
+            assert!(db.store().region.live().has_pid(), "{sharing:?}");
+        }
     }
 
     /// On a simulated machine each change takes over from another handle.

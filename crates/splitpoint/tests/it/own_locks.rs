@@ -485,6 +485,39 @@ fn a_child_of_a_fork_shares_the_file_anew_beside_its_parent() {
     });
 }
 
+/// A claim ends with any other descriptor of its file, also where a panic or an error ends an open or a backup.
+#[test]
+fn a_claim_stays_whatever_ends_another_open_of_its_file() {
+    alone("a_claim_stays_whatever_ends_another_open_of_its_file", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let claim = SharedFile::for_writer(open_file(&path, true), &path).unwrap();
+        let is_kept = || {
+            in_child(|| {
+                let other = SharedFile::for_writer(open_file(&path, true), &path);
+                other.is_err_and(|error| error.kind() == ErrorKind::Locked)
+            })
+        };
+        assert!(is_kept());
+        for sharing in [Sharing::OneWriter, Sharing::Shared, Sharing::PerCall] {
+            let options = Options::new().sharing(sharing).lock_timeout(HANG);
+            let panics = options.clone().stop_waiting(|| panic!("asked whether to go on"));
+            assert!(catch_unwind(|| panics.open(&path)).is_err());
+            assert!(is_kept(), "{sharing:?}: asked");
+            let panics = options.clone().on_wait(|_| panic!("told of the wait"));
+            assert!(catch_unwind(|| panics.open(&path)).is_err());
+            assert!(is_kept(), "{sharing:?}: told");
+            assert!(options.lock_timeout(Duration::ZERO).open(&path).is_err());
+            assert!(is_kept(), "{sharing:?}: refused");
+        }
+        // A copy of it may be made all the same.
+        splitpoint::backup::backup(&path, dir.path().join("copy")).unwrap();
+        assert!(is_kept(), "a backup");
+        drop(claim);
+        assert!(!is_kept());
+    });
+}
+
 /// Where the program may not open its file again, a handle is alone, as with a claim.
 #[test]
 fn a_file_that_cannot_be_opened_again_is_claimed() {

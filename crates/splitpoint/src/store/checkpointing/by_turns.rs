@@ -364,6 +364,7 @@ impl Store {
             // As before each change: a store without a block ends the process.
             self.region.require_room()?;
         }
+        self.name_process(&mut writer);
         self.go_on_ending(&mut writer)
     }
 
