@@ -688,8 +688,9 @@ mod tests {
             unsafe { base.wrapping_add(page * 4096).write(7) };
         }
         let stored_count = fault_count() - before - taken_count;
-        assert!(taken_count < PAGES as i64 / 4, "{taken_count} faults");
-        assert!(stored_count < PAGES as i64 / 4, "{stored_count} faults of stores");
+        let few = PAGES.cast_signed() / 4;
+        assert!(taken_count < few, "{taken_count} faults");
+        assert!(stored_count < few, "{stored_count} faults of stores");
     }
 
     #[test]
