@@ -766,8 +766,16 @@ impl Extents {
 
     /// Makes a window have at least `line_count` lines; new ones are empty.
     pub(crate) fn reserve_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
-        let clear = |storage: &dyn Storage, offset, bytes| storage.clear_range(offset, bytes);
+        let clear = |storage: &dyn Storage, offset, bytes| storage.clear_piece(offset, bytes);
         self.take_lines(window, line_count, clear, Backing::Growth)
+    }
+
+    /// Does the same as [`reserve_lines`](Self::reserve_lines) for the buckets of a new store. Their blocks
+    /// are never written before a line is: by that the next open knows the file again, of which a power
+    /// loss has left zeros.
+    pub(crate) fn create_buckets(&mut self, count: u64) -> Result<()> {
+        let clear = |storage: &dyn Storage, offset, bytes| storage.clear_range(offset, bytes);
+        self.take_lines(LineWindow::Buckets, count, clear, Backing::Growth)
     }
 
     /// Does the same as [`reserve_lines`](Self::reserve_lines), except that new lines have

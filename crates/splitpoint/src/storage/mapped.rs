@@ -25,6 +25,7 @@ use super::fork::Origin;
 use super::limits::locked_bytes_max;
 use super::neighbours::Neighbours;
 use super::own_file::OwnFile;
+use super::pages::FirstTouch;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::shared_file::SharedFile;
 use super::status::Status;
@@ -34,6 +35,8 @@ use super::{
 use crate::format::FILE_BYTES_MAX;
 use crate::prefaulter::Work;
 
+/// Pieces of an index up to this size are cleared by a write of zeros. A read creates folios as large.
+const WRITTEN_BYTES_MAX: u64 = 128 << 10;
 /// Reads that sample whether a piece of an index is in the page cache.
 const CACHE_PROBES: u64 = 32;
 
@@ -48,6 +51,7 @@ pub(crate) struct Mapped {
     view: View,
     windows: Windows,
     claims: Arc<Claims>,
+    first_touch: OnceLock<FirstTouch>,
     lock: Lock,
 }
 
@@ -133,6 +137,7 @@ impl Mapped {
             origin: Origin::here(),
             file_bytes: AtomicU64::new(file_bytes),
             claims,
+            first_touch: OnceLock::new(),
             lock,
         })
     }
@@ -143,6 +148,11 @@ impl Mapped {
             self.keep_index();
         }
         Ok(())
+    }
+
+    /// Returns how the faults of pages that were written are taken ahead.
+    fn first_touch(&self) -> FirstTouch {
+        *self.first_touch.get_or_init(|| FirstTouch::of(&self.file))
     }
 
     /// Has the index kept in memory, if the file is large beside it.
@@ -282,6 +292,10 @@ impl Storage for Mapped {
         };
         let piece = MappedPiece { at, bytes, backing, is_kept: false };
         self.windows.map_piece(self.file.checked()?, kind, piece)?;
+        let is_written = matches!(backing, Backing::Growth(_)) && bytes <= WRITTEN_BYTES_MAX;
+        if is_written && self.first_touch() == FirstTouch::Read {
+            self.windows.pages(kind, at, bytes).with(FirstTouch::Read).fault_in();
+        }
         self.keep_index();
         Ok(())
     }
@@ -311,7 +325,7 @@ impl Storage for Mapped {
     }
 
     fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
-        Some(self.windows.pages(kind, at, bytes))
+        Some(self.windows.pages(kind, at, bytes).with(self.first_touch()))
     }
 
     fn forget_pieces(&self) {
@@ -331,7 +345,8 @@ impl Storage for Mapped {
         let Span { base, .. } = reservation.span();
         // SAFETY: the mapping lives as long as the reservation. Only the log stores to the segment,
         // and slices, of another mapping, are created only of records that are in use.
-        Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(Arc::new(reservation))) })
+        let tail = unsafe { Tail::new(base, bytes, used_bytes, Some(Arc::new(reservation))) };
+        Ok(tail.with(self.first_touch()))
     }
 
     /// Clears the segment without creating pages. They come as one large folio, so that lookups in
@@ -350,6 +365,15 @@ impl Storage for Mapped {
 
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
         write_zeros(self.file.checked()?, offset, bytes)
+    }
+
+    /// Creates the pages of a small piece: one that a write creates costs a third of one that a fault
+    /// reads, though there is nothing to read. Its folios are no larger than those of a read.
+    fn clear_piece(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes <= WRITTEN_BYTES_MAX {
+            return self.write_zeros(offset, bytes);
+        }
+        self.clear_range(offset, bytes)
     }
 
     /// Clears without creating pages: written zeros would be in large folios, and then a store to a
@@ -599,6 +623,74 @@ mod tests {
         assert!(!flags(base()).contains(" hg"));
         assert!(is_single(grown), "no page of the index is huge any more");
         assert_eq!(storage.read(2 * HUGE_BYTES + 8 * 4096, 1), [7], "the contents stay");
+    }
+
+    #[test]
+    fn a_small_piece_by_which_a_table_grows_has_its_pages_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 1 << 20);
+        let storage = Mapped::new(file.try_clone().unwrap(), path, true).unwrap();
+        storage.clear_range(0, WRITTEN_BYTES_MAX).unwrap();
+        if storage.is_cached(0, WRITTEN_BYTES_MAX) {
+            println!("this file system clears by writing: there is nothing to see");
+            return;
+        }
+        storage.clear_piece(256 << 10, WRITTEN_BYTES_MAX).unwrap();
+        assert!(storage.is_cached(256 << 10, WRITTEN_BYTES_MAX), "no store to it reads a page");
+        storage.clear_piece(512 << 10, 2 * WRITTEN_BYTES_MAX).unwrap();
+        assert!(!storage.is_cached(512 << 10, 4096), "its folios would be large");
+    }
+
+    #[test]
+    fn a_window_that_has_left_the_cell_stays_for_long_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 8 << 20);
+        let storage = Mapped::new(file, path, true).unwrap();
+        let base = || storage.window(WindowKind::Buckets).base;
+        let map = |at, bytes| {
+            storage.map_piece(WindowKind::Buckets, at, bytes, Backing::Growth(at)).unwrap();
+            base()
+        };
+        let cell = map(0, 32 << 10);
+        let moved = map(32 << 10, 4 << 10);
+        assert_ne!(moved, cell);
+        assert_eq!(map(36 << 10, (4 << 20) - (36 << 10)), moved);
+        assert_eq!(map(4 << 20, 4 << 20), moved);
+    }
+
+    /// Returns the page faults of this thread so far.
+    fn fault_count() -> i64 {
+        // SAFETY: the struct is of integers, of which each may be zero.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes the struct that it is given.
+        assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) }, 0);
+        usage.ru_minflt
+    }
+
+    #[test]
+    fn many_pages_of_tmpfs_come_in_one_fault_and_a_store_needs_no_other() {
+        const PAGES: u64 = 256;
+        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+        let (file, path) = sparse(&dir, 2 << 20);
+        let storage = Mapped::new(file, path, true).unwrap();
+        storage.write_zeros(0, PAGES * 4096).unwrap();
+        let tail = storage.open_tail(0, PAGES * 4096, 0).unwrap();
+        let Span { base, .. } = tail.pages().expect("a file has them").span();
+        let before = fault_count();
+        tail.pages().expect("a file has them").fault_in();
+        let taken_count = fault_count() - before;
+        if storage.first_touch() == FirstTouch::Write || taken_count == 0 {
+            println!("it is not tmpfs, or the kernel takes no faults ahead");
+            return;
+        }
+        for page in 0..PAGES as usize {
+            // SAFETY: the pages are mapped as long as `tail` lives, and nothing refers to them.
+            unsafe { base.wrapping_add(page * 4096).write(7) };
+        }
+        let stored_count = fault_count() - before - taken_count;
+        let few = PAGES.cast_signed() / 4;
+        assert!(taken_count < few, "{taken_count} faults");
+        assert!(stored_count < few, "{stored_count} faults of stores");
     }
 
     #[test]

@@ -51,6 +51,7 @@ pub(crate) use pages::Pages;
 pub(crate) use reservation::HUGE_BYTES;
 
 use neighbours::Neighbours;
+use pages::FirstTouch;
 
 use crate::atomic::may_be_killed;
 use crate::prefaulter::Work;
@@ -79,6 +80,7 @@ pub(crate) struct Tail {
     free_from: u64,
     /// The owner of the memory, if it is not the storage.
     owner: Option<Arc<dyn Owner>>,
+    first_touch: FirstTouch,
 }
 
 /// An owner of memory, which frees it on drop.
@@ -101,12 +103,18 @@ impl Tail {
         free_from: u64,
         owner: Option<Arc<dyn Owner>>,
     ) -> Self {
-        Self { base, bytes, free_from, owner }
+        Self { base, bytes, free_from, owner, first_touch: FirstTouch::Write }
+    }
+
+    /// Has the faults of its pages taken in this way.
+    fn with(self, first_touch: FirstTouch) -> Self {
+        Self { first_touch, ..self }
     }
 
     /// Returns one that is not mapped: its bytes go by other means.
     pub(crate) fn unmapped(free_from: u64) -> Self {
-        Self { base: std::ptr::null_mut(), bytes: 0, free_from, owner: None }
+        let (base, first_touch) = (std::ptr::null_mut(), FirstTouch::Write);
+        Self { base, bytes: 0, free_from, owner: None, first_touch }
     }
 
     /// Returns whether stores are possible.
@@ -116,7 +124,7 @@ impl Tail {
 
     /// Returns its pages, if their faults can be taken ahead.
     pub(crate) fn pages(&self) -> Option<Pages> {
-        Some(Pages::new(self.base, self.bytes, self.owner.clone()?))
+        Some(Pages::new(self.base, self.bytes, self.owner.clone()?).with(self.first_touch))
     }
 
     /// Stores the parts of a record at `at`, one after the other, and zeros behind them up to
@@ -445,6 +453,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Writes zeros.
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Does the same as [`clear_range`](Self::clear_range) for a piece by which a table grows: its
+    /// lines are soon stored to.
+    fn clear_piece(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.clear_range(offset, bytes)
+    }
 
     /// Zeroes a range and gives it its blocks, for an index piece that is about to be mapped.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Memory that is about to be written, whose page faults can be taken ahead of the writer.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use rustix::mm::Advice;
@@ -9,10 +10,34 @@ use super::{Owner, Span};
 /// Bytes whose faults [`Pages::fault_in_slices`] takes in one call.
 const SLICE_BYTES: u64 = 128 << 10;
 
+/// `f_type` of tmpfs.
+const TMPFS: i64 = 0x0102_1994;
+
+/// How the kernel is asked for the pages of a shared mapping that will be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FirstTouch {
+    /// As if each page was stored to: file systems want to know which pages become dirty.
+    #[default]
+    Write,
+    /// As if each page was read. tmpfs does not ask, so it maps 16 pages that are there in one fault, and a
+    /// store to them needs no other.
+    Read,
+}
+
+impl FirstTouch {
+    /// Returns that of a file, by its file system.
+    pub(super) fn of(file: &File) -> Self {
+        let is_tmpfs =
+            rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type & 0xffff_ffff == TMPFS);
+        if is_tmpfs { Self::Read } else { Self::Write }
+    }
+}
+
 /// Complete pages of a tail segment or of a window.
 #[derive(Debug)]
 pub(crate) struct Pages {
     span: Span,
+    first_touch: FirstTouch,
     /// Keeps the memory mapped.
     _owner: Arc<dyn Owner>,
 }
@@ -24,7 +49,17 @@ unsafe impl Send for Pages {}
 impl Pages {
     /// Wraps `bytes` of pages at `base`, in the memory of `owner`.
     pub(super) fn new(base: *mut u8, bytes: u64, owner: Arc<dyn Owner>) -> Self {
-        Self { span: Span { base, bytes }, _owner: owner }
+        Self { span: Span { base, bytes }, first_touch: FirstTouch::Write, _owner: owner }
+    }
+
+    /// Has the faults taken in this way.
+    pub(super) fn with(self, first_touch: FirstTouch) -> Self {
+        Self { first_touch, ..self }
+    }
+
+    #[cfg(test)]
+    pub(super) fn span(&self) -> Span {
+        self.span
     }
 
     /// Takes the faults of all pages at once, which costs a fraction of one by one.
@@ -32,14 +67,14 @@ impl Pages {
     /// It does not change the contents, so other threads may write meanwhile. A kernel before Linux
     /// 5.14 leaves the faults to the writer, and so does a lack of memory.
     pub(crate) fn fault_in(&self) {
-        fault_in(self.span);
+        self.fault_in_span(self.span);
     }
 
     /// Does the same as [`fault_in`](Self::fault_in) with a part of them.
     pub(crate) fn fault_in_part(&self, part: std::ops::Range<u64>) {
         let Span { base, bytes } = self.span;
         assert!(part.start <= part.end && part.end <= bytes);
-        fault_in(Span {
+        self.fault_in_span(Span {
             base: base.wrapping_add(part.start as usize),
             bytes: part.end - part.start,
         });
@@ -54,7 +89,7 @@ impl Pages {
     pub(crate) fn fault_in_huge(&self) {
         // Without a huge page, small ones do.
         let _ = advise(self.span, Advice::LinuxHugepage);
-        fault_in(self.span);
+        self.fault_in_span(self.span);
     }
 
     /// Does the same as [`fault_in`](Self::fault_in), a little at a time: the kernel locks the
@@ -63,8 +98,17 @@ impl Pages {
         let Span { base, bytes } = self.span;
         for at in (0..bytes).step_by(SLICE_BYTES as usize) {
             let base = base.wrapping_add(at as usize);
-            fault_in(Span { base, bytes: SLICE_BYTES.min(bytes - at) });
+            self.fault_in_span(Span { base, bytes: SLICE_BYTES.min(bytes - at) });
         }
+    }
+
+    fn fault_in_span(&self, span: Span) {
+        let advice = match self.first_touch {
+            FirstTouch::Write => Advice::LinuxPopulateWrite,
+            FirstTouch::Read => Advice::LinuxPopulateRead,
+        };
+        // The writer takes the faults that fail here.
+        let _ = advise(span, advice);
     }
 }
 
@@ -72,11 +116,6 @@ impl Pages {
 pub(super) fn can_be_stored_to(span: Span) -> bool {
     // A kernel before Linux 5.14 does not know the advice, and returns another error.
     advise(span, Advice::LinuxPopulateWrite) != Err(rustix::io::Errno::FAULT)
-}
-
-fn fault_in(span: Span) {
-    // The writer takes the faults that fail here.
-    let _ = advise(span, Advice::LinuxPopulateWrite);
 }
 
 #[cfg(not(miri))]

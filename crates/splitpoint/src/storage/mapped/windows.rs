@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A small file has all three in one reservation of 44 KiB, the *cell*. Buckets or overflow lines
-//! that outgrow the cell move to another reservation, eight times as large, and to a larger one
+//! that outgrow the cell move to another reservation, of 8 MiB, and to one eight times as large
 //! when they outgrow that. There all pieces are mapped again. The old mappings stay until the
 //! handle is closed, because a reader may be looking at a line there. Both show the same pages, so
 //! a store through either is visible through the other.
@@ -43,6 +43,9 @@ const SPLIT_BYTES: u64 = 16 << 20;
 const ADVISED_BYTES_MIN: u64 = 64 << 10;
 /// Factor by which a window grows when it moves.
 const GROWTH: u64 = 8;
+/// Address space of a window that has moved, at least, where there is so much: each move maps all pieces
+/// anew, and takes the faults of their pages again.
+const MOVED_BYTES_MIN: u64 = 8 << 20;
 
 /// Whether this kernel splits huge pages when it is asked to, once that is known. If it does not,
 /// there are no more of them in this process.
@@ -373,7 +376,8 @@ impl Window {
         protection: Protection,
         bytes: u64,
     ) -> io::Result<()> {
-        let sizes = [bytes.saturating_mul(GROWTH), 2 * bytes, bytes];
+        let ample_bytes = bytes.saturating_mul(GROWTH).max(MOVED_BYTES_MIN);
+        let sizes = [ample_bytes, 2 * bytes, bytes];
         let reserve = |bytes| match bytes {
             0..HUGE_BYTES => Reservation::new(bytes),
             _ => Reservation::aligned(bytes),
@@ -397,7 +401,9 @@ impl Window {
                 self.reservation.unlock_pages(at, piece.bytes);
                 keep(&larger, piece.at, piece.bytes);
             }
-            if let Backing::Growth(_) = piece.backing {
+            if let Backing::Growth(_) = piece.backing
+                && piece.bytes >= HUGE_BYTES
+            {
                 // Some kernels do not split a huge page that is mapped twice.
                 self.reservation.advise(at, piece.bytes, &[Advice::LinuxDontNeed]);
             }
