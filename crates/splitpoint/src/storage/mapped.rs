@@ -337,8 +337,16 @@ impl Storage for Mapped {
     /// Clears the segment without creating pages. They come as one large folio, so that lookups in
     /// the segment need few entries of the TLB. A fault creates it without the lock of the file,
     /// which a write of zeros would hold for as long.
-    fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
-        self.clear_range(offset, bytes)?;
+    fn ready_segment(
+        &self,
+        offset: u64,
+        bytes: u64,
+        is_zero: bool,
+        map: &Tail,
+    ) -> io::Result<Option<Work>> {
+        if !is_zero {
+            self.clear_range(offset, bytes)?;
+        }
         Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in_huge()) }))
     }
 

@@ -430,14 +430,28 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     }
 
     /// Returns the work of zeroing a new segment and taking its page faults, for a background
-    /// thread; nothing touches the segment meanwhile. Without such a thread it does the work at
-    /// once.
-    fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
-        self.write_zeros(offset, bytes)?;
+    /// thread; nothing touches the segment meanwhile. One that `is_zero` has its blocks, and only
+    /// zeros. Without such a thread it does the work at once.
+    fn ready_segment(
+        &self,
+        offset: u64,
+        bytes: u64,
+        is_zero: bool,
+        map: &Tail,
+    ) -> io::Result<Option<Work>> {
+        if !is_zero {
+            self.write_zeros(offset, bytes)?;
+        }
         if let Some(pages) = map.pages() {
             pages.fault_in();
         }
         Ok(None)
+    }
+
+    /// Returns pages of memory behind the end of the file, which gets there without moving, if their
+    /// faults can be taken in advance.
+    fn pages_behind(&self, _offset: u64, _bytes: u64) -> Option<Pages> {
+        None
     }
 
     /// Writes bytes; the view shows them at once.
