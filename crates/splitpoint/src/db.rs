@@ -2,6 +2,9 @@
 
 #[cfg(test)]
 #[cfg(not(any(loom, miri)))]
+mod ahead_tests;
+#[cfg(test)]
+#[cfg(not(any(loom, miri)))]
 mod compaction_tests;
 mod draft;
 mod iter;

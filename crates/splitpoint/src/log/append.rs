@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::ops::Range;
 
+use super::pages_ahead::PagesAhead;
 use super::record::{
     HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc, payload_crc,
 };
@@ -58,6 +59,8 @@ pub(crate) struct Appender {
     tail: Option<TailSegment>,
     /// The segment after the tail, if one is set aside; a thread may still be clearing it.
     next: Option<NextSegment>,
+    /// What a table in memory comes to next.
+    pages: PagesAhead,
     /// Where the log ends while there is no tail to write to.
     read_position: LogPosition,
     /// Log sequence number of the next record.
@@ -186,6 +189,7 @@ impl Appender {
         Self {
             tail: None,
             next: None,
+            pages: PagesAhead::default(),
             read_position: LogPosition { segment_offset: 0, offset: 0, lsn: 0 },
             lsn: 0,
             segment_bytes_min,
@@ -212,6 +216,12 @@ impl Appender {
     /// Begins smaller segments from now on, because space is used again.
     pub(crate) fn note_reused(&mut self) {
         self.is_reused = true;
+    }
+
+    /// Returns up to which offset a table in memory has its pages.
+    #[cfg(test)]
+    pub(crate) fn pages_end(&self) -> u64 {
+        self.pages.end()
     }
 
     /// Notes that no byte of the file may count as durable: a killed process has written to it.
@@ -487,6 +497,7 @@ impl Appender {
             // Without room for the table it stays in memory, and is found again by the next session.
             let _ = extents.keep_segments_in_file();
         }
+        self.pages.take(region);
         // What fails here is tried again when the segment is needed.
         self.next = self.prepare_next(extents).ok().flatten();
         self.follow_view(region);
@@ -513,6 +524,7 @@ impl Appender {
         let usual_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
         if let Some(next) = self.next.take_if(|next| next.segment_bytes == usual_bytes) {
             extents.take_aside();
+            self.pages.finish(next.offset + usual_bytes, region);
             return Ok((next.offset, usual_bytes, Ok(finish(next, region)), true));
         }
         self.release_next(extents);
@@ -522,6 +534,7 @@ impl Appender {
                 // Moved records are read up to where the log names one. The rest of a log segment is
                 // zeros, by which `repair` knows the end of the log.
                 let keeps_bytes = self.kind == SegmentKind::Compacted && extents.is_taken_warm();
+                self.pages.finish(offset + usual_bytes, region);
                 match new_tail(offset, usual_bytes, keeps_bytes, region) {
                     Err(error) if is_want_of_room(&error) => {
                         extents.release(offset, usual_bytes);
@@ -596,9 +609,10 @@ impl Appender {
             return Ok(None);
         }
         let offset = extents.set_aside(segment_bytes)?;
+        let is_zero = extents.is_taken_new();
         let begun = map_tail(offset, segment_bytes, region).and_then(|map| {
             let work = region.write("clear log segment of", |storage| {
-                storage.ready_segment(offset, segment_bytes, &map)
+                storage.ready_segment(offset, segment_bytes, is_zero, &map)
             })?;
             let work = work.map(|work| region.prefaulter().ask(work));
             Ok(NextSegment { offset, segment_bytes, map, work })

@@ -23,6 +23,7 @@
 pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod durable;
+mod pages_ahead;
 pub(crate) mod record;
 pub(crate) mod relocation;
 pub(crate) mod resync;

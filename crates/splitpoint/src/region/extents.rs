@@ -60,6 +60,8 @@ pub(crate) struct Extents {
     pub(crate) taken_count: u64,
     /// Whether what was allocated last had its pages, and blocks with the bytes of its last use.
     is_taken_warm: bool,
+    /// Whether the file was extended for it: it has blocks, and all of its bytes are 0.
+    is_taken_new: bool,
     /// Where the segment table is that is mapped, or was in an earlier turn, and its words.
     mapped: Option<(Extent, WordMap)>,
     pub(super) reserve: Reserve,
@@ -159,6 +161,7 @@ impl Extents {
             #[cfg(test)]
             taken_count: 0,
             is_taken_warm: false,
+            is_taken_new: false,
             mapped: None,
             reserve: Reserve::default(),
         }
@@ -474,10 +477,12 @@ impl Extents {
         if end > FILE_BYTES_MAX {
             return Err(Error::Full { what: "address space of the file", bytes });
         }
+        let file_bytes = self.region.storage().file_bytes();
         self.region.extend(end)?;
         let count = bytes / GRANULE_BYTES;
         note(Extent { granule, count });
         self.is_taken_warm = self.warm.has(&(granule..granule + count));
+        self.is_taken_new = granule * GRANULE_BYTES >= file_bytes;
         self.warm.remove(granule..granule + count);
         self.inherited.remove(granule..granule + count);
         self.space = after;
@@ -668,6 +673,12 @@ impl Extents {
         self.is_taken_warm
     }
 
+    /// Returns whether the file was extended for what was allocated or set aside last. It has blocks
+    /// then, and its bytes are 0.
+    pub(crate) fn is_taken_new(&self) -> bool {
+        self.is_taken_new
+    }
+
     /// Returns the part of a free extent whose blocks may go back to the system. If others may take them,
     /// on a disk that is nearly full, only whole folios do: a store beside a hole asks for the blocks of
     /// all of its folio, so the next handle could not change anything.
@@ -766,7 +777,9 @@ impl Extents {
 
     /// Makes a window have at least `line_count` lines; new ones are empty.
     pub(crate) fn reserve_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
-        let clear = |storage: &dyn Storage, offset, bytes| storage.clear_piece(offset, bytes);
+        let clear = |storage: &dyn Storage, is_new, offset, bytes| {
+            storage.clear_piece(offset, bytes, is_new)
+        };
         self.take_lines(window, line_count, clear, Backing::Growth)
     }
 
@@ -774,14 +787,17 @@ impl Extents {
     /// are never written before a line is: by that the next open knows the file again, of which a power
     /// loss has left zeros.
     pub(crate) fn create_buckets(&mut self, count: u64) -> Result<()> {
-        let clear = |storage: &dyn Storage, offset, bytes| storage.clear_range(offset, bytes);
+        let clear = |storage: &dyn Storage, is_new: bool, offset, bytes| {
+            if is_new { Ok(()) } else { storage.clear_range(offset, bytes) }
+        };
         self.take_lines(LineWindow::Buckets, count, clear, Backing::Growth)
     }
 
     /// Does the same as [`reserve_lines`](Self::reserve_lines), except that new lines have
     /// arbitrary contents: the caller writes all of them.
     pub(crate) fn claim_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
-        let claim = |storage: &dyn Storage, offset, bytes| storage.claim_range(offset, bytes);
+        let claim =
+            |storage: &dyn Storage, _: bool, offset, bytes| storage.claim_range(offset, bytes);
         self.take_lines(window, line_count, claim, Backing::File)
     }
 
@@ -789,7 +805,7 @@ impl Extents {
         &mut self,
         window: LineWindow,
         line_count: u64,
-        make_ready: impl Fn(&dyn Storage, u64, u64) -> std::io::Result<()>,
+        make_ready: impl Fn(&dyn Storage, bool, u64, u64) -> std::io::Result<()>,
         backing: impl Fn(u64) -> Backing,
     ) -> Result<()> {
         while self.region.windows.line_count(window) < line_count {
@@ -804,9 +820,10 @@ impl Extents {
             }
             let offset = self.allocate(bytes, piece_alignment(bytes))?;
             // The granules may have had another use before.
-            let made_ready = self
-                .region
-                .write("clear index space in", |storage| make_ready(storage, offset, bytes));
+            let is_new = self.is_taken_new;
+            let made_ready = self.region.write("clear index space in", |storage| {
+                make_ready(storage, is_new, offset, bytes)
+            });
             let region = self.region.clone();
             let mut shown = region.windows.shown();
             let mapped =

@@ -35,10 +35,15 @@ pub(super) struct Memory {
     pages: PageSize,
 }
 
+/// Bytes whose pages stay small: those of two huge ones, so that the thread can take the first one while the
+/// log fills the part before it.
+#[cfg(not(miri))]
+const HUGE_FROM: u64 = 2 * HUGE_BYTES;
+
 /// The wanted size of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageSize {
-    /// 2 MiB after the first 2 MiB, so that small tables stay small. For the log and the buckets,
+    /// 2 MiB from [`HUGE_FROM`] on, so that small tables stay small. For the log and the buckets,
     /// which are read at random, and whose pages another thread takes in advance.
     Huge,
     /// Whatever the system gives.
@@ -82,6 +87,11 @@ impl Memory {
     /// Returns the memory as a span.
     pub(super) fn span(&self) -> Span {
         self.reservation.span()
+    }
+
+    /// Returns whether all of it is readable and writable already.
+    fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Makes the first `bytes` readable and writable; they are zero until written.
@@ -128,7 +138,7 @@ impl Memory {
             PageSize::Base => return,
             PageSize::Single => (before, Advice::LinuxNoHugepage),
             PageSize::Huge => {
-                (before.next_multiple_of(HUGE_BYTES).max(HUGE_BYTES), Advice::LinuxHugepage)
+                (before.next_multiple_of(HUGE_BYTES).max(HUGE_FROM), Advice::LinuxHugepage)
             }
         };
         if after > before {
@@ -161,6 +171,10 @@ impl Memory {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        false
     }
 
     /// The heap takes no pages back, but the bytes are 0 afterwards as well.
@@ -418,8 +432,16 @@ impl Storage for Anon {
     }
 
     /// What is behind the records of a segment may be anything.
-    fn ready_segment(&self, _: u64, _: u64, map: &Tail) -> io::Result<Option<Work>> {
+    fn ready_segment(&self, _: u64, _: u64, _: bool, map: &Tail) -> io::Result<Option<Work>> {
         Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in()) }))
+    }
+
+    fn pages_behind(&self, offset: u64, bytes: u64) -> Option<Pages> {
+        let area = &self.areas().view;
+        let is_there = area.memory.is_open() && offset + bytes <= area.bytes_max;
+        is_there.then(|| {
+            Pages::new(area.base().wrapping_add(offset as usize), bytes, area.memory.clone())
+        })
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

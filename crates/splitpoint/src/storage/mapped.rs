@@ -352,8 +352,16 @@ impl Storage for Mapped {
     /// Clears the segment without creating pages. They come as one large folio, so that lookups in
     /// the segment need few entries of the TLB. A fault creates it without the lock of the file,
     /// which a write of zeros would hold for as long.
-    fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
-        self.clear_range(offset, bytes)?;
+    fn ready_segment(
+        &self,
+        offset: u64,
+        bytes: u64,
+        is_zero: bool,
+        map: &Tail,
+    ) -> io::Result<Option<Work>> {
+        if !is_zero {
+            self.clear_range(offset, bytes)?;
+        }
         Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in_huge()) }))
     }
 
@@ -369,11 +377,11 @@ impl Storage for Mapped {
 
     /// Creates the pages of a small piece: one that a write creates costs a third of one that a fault
     /// reads, though there is nothing to read. Its folios are no larger than those of a read.
-    fn clear_piece(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    fn clear_piece(&self, offset: u64, bytes: u64, is_zero: bool) -> io::Result<()> {
         if bytes <= WRITTEN_BYTES_MAX {
             return self.write_zeros(offset, bytes);
         }
-        self.clear_range(offset, bytes)
+        if is_zero { Ok(()) } else { self.clear_range(offset, bytes) }
     }
 
     /// Clears without creating pages: written zeros would be in large folios, and then a store to a
@@ -635,9 +643,9 @@ mod tests {
             println!("this file system clears by writing: there is nothing to see");
             return;
         }
-        storage.clear_piece(256 << 10, WRITTEN_BYTES_MAX).unwrap();
+        storage.clear_piece(256 << 10, WRITTEN_BYTES_MAX, false).unwrap();
         assert!(storage.is_cached(256 << 10, WRITTEN_BYTES_MAX), "no store to it reads a page");
-        storage.clear_piece(512 << 10, 2 * WRITTEN_BYTES_MAX).unwrap();
+        storage.clear_piece(512 << 10, 2 * WRITTEN_BYTES_MAX, false).unwrap();
         assert!(!storage.is_cached(512 << 10, 4096), "its folios would be large");
     }
 

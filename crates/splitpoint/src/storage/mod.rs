@@ -438,14 +438,28 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     }
 
     /// Returns the work of zeroing a new segment and taking its page faults, for a background
-    /// thread; nothing touches the segment meanwhile. Without such a thread it does the work at
-    /// once.
-    fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
-        self.write_zeros(offset, bytes)?;
+    /// thread; nothing touches the segment meanwhile. One that `is_zero` has its blocks, and only
+    /// zeros. Without such a thread it does the work at once.
+    fn ready_segment(
+        &self,
+        offset: u64,
+        bytes: u64,
+        is_zero: bool,
+        map: &Tail,
+    ) -> io::Result<Option<Work>> {
+        if !is_zero {
+            self.write_zeros(offset, bytes)?;
+        }
         if let Some(pages) = map.pages() {
             pages.fault_in();
         }
         Ok(None)
+    }
+
+    /// Returns pages of memory behind the end of the file, which gets there without moving, if their
+    /// faults can be taken in advance.
+    fn pages_behind(&self, _offset: u64, _bytes: u64) -> Option<Pages> {
+        None
     }
 
     /// Writes bytes; the view shows them at once.
@@ -455,9 +469,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
     /// Does the same as [`clear_range`](Self::clear_range) for a piece by which a table grows: its
-    /// lines are soon stored to.
-    fn clear_piece(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.clear_range(offset, bytes)
+    /// lines are soon stored to. One that `is_zero` has its blocks and nothing to clear.
+    fn clear_piece(&self, offset: u64, bytes: u64, is_zero: bool) -> io::Result<()> {
+        if is_zero { Ok(()) } else { self.clear_range(offset, bytes) }
     }
 
     /// Zeroes a range and gives it its blocks, for an index piece that is about to be mapped.
