@@ -125,7 +125,7 @@ impl<'db> Scan<'db> {
         if ahead.is_empty() {
             read_some(store, walk, ahead)?;
         }
-        // Met again when it is their turn.
+        // An error is met again when it is their turn.
         let _ = read_some(store, walk, coming);
         Ok(())
     }

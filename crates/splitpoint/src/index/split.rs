@@ -197,7 +197,8 @@ fn build_chain<L: Lines + ?Sized>(
 /// Leaves only the slots that stay, in as few lines as they need.
 ///
 /// A slot of a line that goes is copied to an earlier place first; then the epoch changes, so
-/// that a reader which misses it in both places looks again; then the rest is erased.
+/// that a reader which misses it in both places looks again; then the rest is erased, and the
+/// epoch changes again before the lines are free.
 fn shorten_chain<L: Lines + ?Sized>(
     lines: &L,
     pool: &mut impl LinePool,
@@ -218,6 +219,8 @@ fn shorten_chain<L: Lines + ?Sized>(
     if !leaving.is_empty() {
         publish(lines, shape.in_next_epoch());
         line_of_chain(lines, bucket, numbers, kept_count - 1)?.set_next(None);
+        // A reader of that epoch may have come to them before.
+        change_epoch(lines);
     }
     for (chain, kept) in kept.iter().enumerate() {
         let line = line_of_chain(lines, bucket, numbers, chain)?;
@@ -233,8 +236,9 @@ fn shorten_chain<L: Lines + ?Sized>(
 
 /// Takes the lines that deletes have emptied off the end of a chain.
 ///
-/// Nothing is copied, so a process that is killed meanwhile leaves each slot once, and at most lines that
-/// are in no chain and not free.
+/// They are unlinked, then the epoch changes, then they are free: a reader of the new epoch cannot come to a
+/// line that is used again. Nothing is copied, so a process that is killed meanwhile leaves each slot once, and
+/// at most lines that are in no chain and not free.
 #[cold]
 #[inline(never)]
 pub(crate) fn trim_chain<L: Lines + ?Sized>(
@@ -250,8 +254,8 @@ pub(crate) fn trim_chain<L: Lines + ?Sized>(
     if spare.is_empty() {
         return Ok(());
     }
-    change_epoch(lines);
     line_of_chain(lines, bucket, numbers, last_used)?.set_next(None);
+    change_epoch(lines);
     for &number in spare {
         pool.give(number);
     }

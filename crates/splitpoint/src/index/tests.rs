@@ -8,7 +8,7 @@ use super::lookup::{find, for_each_line, locate, locate_addr, locate_held};
 use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::{Slot, Tag};
-use super::split::{Scratch, insert, merge, repair_last_split, split};
+use super::split::{Scratch, insert, merge, repair_last_split, split, trim_chain};
 use crate::atomic::kill_points::is_killed;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
@@ -33,6 +33,10 @@ impl Table {
 
     fn geometry(&self) -> Geometry {
         Shape::of_word(self.shape.load(Ordering::Relaxed)).geometry
+    }
+
+    fn epoch(&self) -> u32 {
+        Shape::of_word(self.shape.load(Ordering::Relaxed)).epoch
     }
 
     /// Returns the addresses that a search of each bucket meets, with how often.
@@ -275,27 +279,41 @@ fn random_table(seed: u64) -> (Table, BTreeSet<u64>, Vec<LineNumber>) {
     (table, model, free)
 }
 
-/// Kills a split or a merge before and after each of its stores, repairs the table as the next
+/// Kills a split, a merge or the trims of all chains before and after each of its stores, repairs the table as the next
 /// process would, and compares it with the model; a second repair must change nothing. Then the
 /// table is split and merged with the lines that are in no chain.
 #[test]
 fn repair_restores_the_table_after_every_interruption() {
-    let (mut kill_count, mut needed_count) = (0, 0);
-    for seed in 0..120 {
+    let (mut kill_count, mut needed_count, mut trim_count) = (0, 0, 0);
+    for seed in 0..180 {
         for at in 0.. {
-            let (table, model, free) = random_table(seed);
+            let (table, mut model, free) = random_table(seed);
             let mut pool = Pool { table: &table, free };
             let mut scratch = Scratch::default();
             let geometry = table.geometry();
-            let was_killed = is_killed(at, || {
-                if seed % 2 == 0 {
+            if seed % 3 == 2 {
+                empty_some_lines(&table, &mut model);
+            }
+            let (line_count, epoch) = (table.chain_lines().len() as u64, table.epoch());
+            let was_killed = is_killed(at, || match seed % 3 {
+                0 => {
                     let plan = geometry.plan_split().unwrap();
                     split(&table, &mut pool, &plan, &mut scratch, &mut known_hash).unwrap();
-                } else {
+                }
+                1 => {
                     let plan = geometry.plan_merge().unwrap();
                     merge(&table, &mut pool, &plan, &mut scratch).unwrap();
                 }
+                _ => (0..geometry.bucket_count()).map(BucketIndex).for_each(|bucket| {
+                    trim_chain(&table, &mut pool, bucket, &mut scratch).unwrap();
+                }),
             });
+            if seed % 3 == 2 {
+                let trimmed_count = line_count - table.chain_lines().len() as u64;
+                let epochs = u64::from(table.epoch() - epoch);
+                assert!(trimmed_count >= epochs, "a reader of the new epoch comes to a free line");
+                trim_count += if was_killed { 0 } else { trimmed_count };
+            }
             assert!(model.iter().all(|&addr| is_found(&table, addr)), "before the repair");
             let before = save(&table);
             repair_last_split(&table, table.geometry(), &mut known_hash).unwrap();
@@ -323,6 +341,22 @@ fn repair_restores_the_table_after_every_interruption() {
         }
     }
     assert!(kill_count > 2000 && needed_count > 100, "{kill_count} {needed_count}");
+    assert!(trim_count > 20, "{trim_count}");
+}
+
+/// Deletes the keys of three of four overflow lines.
+fn empty_some_lines(table: &Table, model: &mut BTreeSet<u64>) {
+    for bucket in 0..table.geometry().bucket_count() {
+        for_each_line(table, BucketIndex(bucket), |number, line| {
+            if number.is_some_and(|number| number.0 % 4 != 0) {
+                for (i, slot) in line.slots_in_use() {
+                    assert!(model.remove(&slot.addr().0));
+                    line.set_slot(i, Slot::EMPTY);
+                }
+            }
+        })
+        .unwrap();
+    }
 }
 
 fn assert_is_model(table: &Table, model: &BTreeSet<u64>, when: &str) {

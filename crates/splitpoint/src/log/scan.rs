@@ -132,9 +132,14 @@ impl<'a> LogWalk<'a> {
     #[cold]
     fn next_long_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
         loop {
-            let lsn = self.position.lsn;
+            let before = self.position;
             let Some(record) = self.next_record()? else { return Ok(None) };
-            let Some(record) = stored_by(self.view, &record, lsn)? else { continue };
+            let stored = stored_by(self.view, &record, before.lsn);
+            if stored.is_err() {
+                // A caller that goes on meets the damage again, not what is behind it.
+                self.position = before;
+            }
+            let Some(record) = stored? else { continue };
             let pair = Pair { key: record.key(), value: record.value() };
             return Ok(Some((record.addr(), pair)));
         }

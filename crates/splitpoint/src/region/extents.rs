@@ -549,25 +549,34 @@ impl Extents {
         None
     }
 
-    /// Notes that a process that was killed may have left pages in what is free. Returns whether there is any.
+    /// Notes that a process that was killed may have left pages in what is free, but for small ranges. Returns
+    /// whether there is any.
     pub(crate) fn inherit_free(&mut self) -> bool {
         debug_assert_eq!(self.warm.count, 0, "nothing was freed yet");
         self.inherited = Warm::default();
         for &extent in self.space.unreserved() {
-            self.inherited.add(extent);
+            if extent.count * GRANULE_BYTES >= PUNCH_BYTES_MIN {
+                self.inherited.add(extent);
+            }
         }
         self.inherited.count > 0
     }
 
-    /// Allocates one of those ranges, if it is still free, to give its pages back like those of
-    /// [`take_excess`](Self::take_excess).
+    /// Allocates one of those ranges or its end, if it is still free, to give its pages back like those of
+    /// [`take_excess`](Self::take_excess). What is taken is never more than 2 MiB, since changes do without it
+    /// meanwhile.
     pub(crate) fn take_inherited(&mut self) -> Option<Range<u64>> {
         let unit = self.punch_unit();
         while self.is_reserve_whole() {
             let (granule, count) = self.inherited.extents.pop_last()?;
             self.inherited.count -= count;
-            let Some(part) = Extent { granule, count }.whole_units(unit) else { continue };
-            let range = self.take_free(part);
+            let Some(whole) = Extent { granule, count }.whole_units(unit) else { continue };
+            let part_count = whole.count.min(HUGE_BYTES / GRANULE_BYTES);
+            let part_start = whole.granule + whole.count - part_count;
+            if part_start > granule {
+                self.inherited.add(Extent { granule, count: part_start - granule });
+            }
+            let range = self.take_free(Extent { granule: part_start, count: part_count });
             if range.is_some() {
                 return range;
             }

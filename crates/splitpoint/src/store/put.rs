@@ -351,8 +351,8 @@ impl Store {
     }
 
     /// Stores the slot of a change whose record is in the log, where [`locate`](Self::locate) found
-    /// the key or room for it; `slot` is empty for a delete. Returns whether a second overflow line
-    /// was begun.
+    /// the key or room for it; `slot` is empty for a delete. A new key frees lines at the end of its chain that
+    /// deletes have emptied. Returns whether a second overflow line was begun.
     #[inline(always)]
     pub(super) fn publish(
         &self,

@@ -165,34 +165,42 @@ impl Store {
 }
 
 impl Store {
-    /// Gives pages of free space back, for the thread: those that a killed process has left, then those that
-    /// are too many; the last ones first, behind those that the system does not take back. Without the lock
-    /// meanwhile, and while `go_on` returns `true`, which is called before each range.
+    /// Gives pages of free space back, for the thread: those that are too many, and those that a killed process
+    /// has left. It begins with the last ones, and goes on before those that the system does not take back. Without
+    /// the lock meanwhile, and while `go_on` returns `true`, which is called before each range.
     pub(crate) fn cool_excess(&self, mut go_on: impl FnMut() -> bool) -> Result<()> {
         if self.turns.is_some() {
             return Ok(());
         }
-        // What is freed from now on may lie where the round does not come any more.
-        self.lock()?.checkpoints.is_excess = false;
+        {
+            let writer = &mut *self.lock()?;
+            // What is freed from now on may lie where the round does not come any more.
+            writer.checkpoints.is_excess = false;
+            // After a replay nobody has: what deletes need must keep its blocks.
+            let _ = self.hold(writer);
+        }
         let (mut end, mut uncooled_count) = (u64::MAX, 0);
         while go_on() {
             let mut writer = self.lock()?;
-            let inherited = writer.extents.take_inherited();
-            let is_inherited = inherited.is_some();
+            // A store to the list of a file that cannot be written any more may raise a signal.
+            self.group.check()?;
             let is_over = uncooled_count >= UNCOOLED_MAX;
-            let excess = || if is_over { None } else { writer.extents.take_excess(end) };
-            let Some(range) = inherited.or_else(excess) else {
+            let excess = if is_over { None } else { writer.extents.take_excess(end) };
+            let is_excess = excess.is_some();
+            let Some(range) = excess.or_else(|| writer.extents.take_inherited()) else {
                 writer.extents.leave_excess();
                 break;
             };
             drop(writer);
             let cooled = self.region.storage().punch(range.start, range.end - range.start);
-            if !is_inherited {
+            if is_excess {
                 end = range.start;
                 uncooled_count += usize::from(cooled.is_err());
             }
+            let mut writer = self.lock()?;
+            self.group.check()?;
             // Of what was inherited nobody knows whether it had pages.
-            self.lock()?.extents.release_cool(range, is_inherited || cooled.is_ok());
+            writer.extents.release_cool(range, !is_excess || cooled.is_ok());
         }
         Ok(())
     }
