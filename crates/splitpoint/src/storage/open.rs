@@ -67,17 +67,16 @@ fn open_and_lock_with(
     // another one could come before they are taken anew.
     let mut kept: Option<(OtherFile, Status)> = None;
     while opening_count < OPENINGS_MAX {
-        let (file, opened, is_new) = match kept.take().filter(|(_, opened)| leads_to(path, opened))
-        {
-            Some((file, opened)) => (file, opened, false),
-            None => {
-                let (file, opened, is_new) = open(path, options)?;
-                // Whatever ends the attempt, a panic of the program's functions too.
-                let file = OtherFile::new(file, &opened);
-                refuse_network(&file, path)?;
-                before_lock();
-                (file, opened, is_new)
-            }
+        let last = kept.take().filter(|(_, opened)| leads_to(path, opened));
+        let (file, opened, is_new) = if let Some((file, opened)) = last {
+            (file, opened, false)
+        } else {
+            let (file, opened, is_new) = open(path, options)?;
+            // Whatever ends the attempt, a panic of the program's functions too.
+            let file = OtherFile::new(file, &opened);
+            refuse_network(&file, path)?;
+            before_lock();
+            (file, opened, is_new)
         };
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
             let awaits_turn = is_turn_awaited(&file, options);
