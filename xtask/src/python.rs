@@ -148,7 +148,7 @@ impl Environment<'_> {
     /// Builds the wheel with the studies of the lab, as `docs/python.md` says but for the profile, and runs one.
     fn test_studies(&self) -> Result<(), Failure> {
         let mut install = self.pip();
-        install.args(["install", "--force-reinstall", "--no-deps", &format!("./{PACKAGE}")]);
+        install.args(["install", &format!("./{PACKAGE}")]);
         run(install.env("MATURIN_PEP517_ARGS", "--profile dev --features studies"))?;
         let study = ["-m", "splitpoint", "lab", "tables"];
         run(self.python().args(study).current_dir(&self.directory))

@@ -94,7 +94,7 @@ pub fn renew(claim: &SharedFile) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Of the system. The file is closed in any case.
+/// Of the system. The file is closed, unless the look at whose the descriptor is fails.
 pub fn close_descriptor(file: File, identity: Identity) -> io::Result<()> {
     let status = Status::of(&file).ok();
     let number = file.into_raw_fd();

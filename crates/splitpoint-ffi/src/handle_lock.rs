@@ -6,8 +6,8 @@
 //!
 //! Who leaves while it waits for a handle has none, and has lost nothing. But it may take the only wake with it, and
 //! another one would sleep for ever. So nobody waits in the [`Mutex`]: who waits sleeps on a word beside it, and looks
-//! again by itself. A jump out of the few instructions between taking the lock and noting the thread leaves a lock that
-//! nobody has noted: all wait for it.
+//! again by itself. A jump out of the few instructions at the taking or the letting go, where the lock is held and no
+//! thread is noted, leaves a lock of nobody: all wait for it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -55,18 +55,19 @@ impl<T> HandleLock<T> {
 
     #[cold]
     fn wait(&self, thread: usize) -> Option<MutexGuard<'_, T>> {
-        if self.holder.load(Ordering::Relaxed) == thread {
-            return None;
-        }
-        for _ in 0..LOOKS_AT_ONCE {
-            hint::spin_loop();
-            if let Some(state) = self.try_lock() {
-                return Some(state);
-            }
-        }
         loop {
+            // Again after each sleep: a handler may have interrupted it, and left a call of its own by a jump.
+            if self.holder.load(Ordering::Relaxed) == thread {
+                return None;
+            }
+            for _ in 0..LOOKS_AT_ONCE {
+                hint::spin_loop();
+                if let Some(state) = self.try_lock() {
+                    return Some(state);
+                }
+            }
             // It stays so if this one gets the lock, since others may sleep: its call wakes one in vain at most.
-            self.awaited.store(1, Ordering::SeqCst);
+            self.awaited.store(1, Ordering::Relaxed);
             if let Some(state) = self.try_lock() {
                 return Some(state);
             }
@@ -167,10 +168,11 @@ impl Drop for Wake {
 impl<T> Drop for HandleGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // The lock goes behind it. Who comes to wait in between is not woken, and looks again.
-        self.holder.store(0, Ordering::Relaxed);
+        // Who comes to wait from here on is not woken, and looks again.
         self.wake.is_due = self.awaited.load(Ordering::Relaxed) != 0
             && self.awaited.swap(0, Ordering::Relaxed) != 0;
+        // Last: the lock goes right behind it, and who leaves in between has a handle that nobody has noted.
+        self.holder.store(0, Ordering::Relaxed);
     }
 }
 
@@ -313,6 +315,35 @@ mod tests {
             // It may have left a call of its own.
             assert!(is_done || lock.is_in_call(), "it sleeps for ever, and nobody has the handle");
         }
+    }
+
+    /// A handler that forgets its call stands for a jump within it, behind which the wait goes on.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_wait_ends_whose_thread_has_left_a_call_in_a_handler() {
+        static LOCK: HandleLock<()> = HandleLock::new(());
+        static HAS_COME: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn call(_: libc::c_int) {
+            HAS_COME.store(1, Ordering::SeqCst);
+            std::mem::forget(LOCK.lock());
+        }
+        // SAFETY: the handler waits as a call does, and nobody else uses the signal.
+        unsafe { libc::signal(libc::SIGUSR1, call as *const () as libc::sighandler_t) };
+        let held = LOCK.lock();
+        let ((say, said), (done, is_done)) = (mpsc::channel(), mpsc::channel());
+        std::thread::spawn(move || {
+            // SAFETY: it takes nothing.
+            say.send(unsafe { libc::gettid() }).expect("somebody listens");
+            done.send(LOCK.lock().is_none()).expect("somebody listens");
+        });
+        let waiting = asleep(&said);
+        // SAFETY: the call takes no pointer.
+        unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), waiting, libc::SIGUSR1) };
+        while HAS_COME.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        drop(held);
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(true));
     }
 
     #[test]

@@ -460,7 +460,8 @@ type Look<'a> = Option<(Snapshot, Option<WritersOut<'a>>)>;
 
 impl FileSource {
     fn open(path: &Path) -> Result<Self> {
-        let Observed { storage, observer } = open_to_observe(path)?;
+        // After an error the storage is closed first, and the observer takes claims of this process anew.
+        let Observed { observer, storage } = open_to_observe(path)?;
         // Also tells what is no store, before the header is mapped.
         let superblock = read_superblock(&storage)?;
         if superblock.write_features != 0 {

@@ -12,9 +12,11 @@ use std::time::Duration;
 pub struct Holder {
     /// What it does.
     pub role: HolderRole,
-    /// Its process, if anybody names it.
+    /// Its process, if anybody names it. Where handles take turns, it is the one that changed the store last,
+    /// also while another one checks the store in a turn of its own.
     pub pid: Option<u32>,
-    /// For how long it has done it, if that is known.
+    /// For how long it has done it, if that is known; where handles take turns, since its first change after
+    /// another's turn.
     pub age: Option<Duration>,
 }
 

@@ -711,7 +711,6 @@ impl Store {
     fn begin_change(&self, writer: &mut Writer) -> Result<()> {
         if self.turns.is_some() {
             self.begin_turn(writer)?;
-            self.name_process(writer);
         }
         // A store that was left open before its first change is dirty, and knows of no log.
         if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
@@ -719,6 +718,9 @@ impl Store {
         }
         if writer.needs_room {
             self.region.require_room()?;
+        }
+        if self.turns.is_some() {
+            self.name_process(writer);
         }
         debug_assert!(!writer.is_closed, "the last handle closes the store");
         debug_assert_eq!(writer.mark, Mark::NotCleanDurably, "before the tables change");

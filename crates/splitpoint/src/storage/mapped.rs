@@ -29,6 +29,7 @@ use super::pages::FirstTouch;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::shared_file::SharedFile;
 use super::status::Status;
+use super::writer_byte::Renewing;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -59,7 +60,11 @@ pub(crate) struct Mapped {
 #[derive(Debug)]
 enum Lock {
     /// `flock` and locks of bytes on the description of the file, which is this handle's own.
-    Description(Neighbours),
+    Description(
+        Neighbours,
+        #[expect(dead_code, reason = "its drop, after that of the description, takes claims anew")]
+        Renewing,
+    ),
     /// Locks [of the process](super::writer_byte): the program has the description, and locks it as it
     /// likes.
     Byte(SharedFile),
@@ -67,6 +72,8 @@ enum Lock {
     ByTurns(
         Neighbours,
         #[expect(dead_code, reason = "its drop, after that of the description, takes claims anew")]
+        Renewing,
+        #[expect(dead_code, reason = "the program shares it as long as the handle is open")]
         SharedFile,
     ),
 }
@@ -85,18 +92,21 @@ impl Mapped {
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
         let (file, found) = look_at(file)?;
         let claims = Arc::new(Claims::default());
-        let lock = Lock::Description(Neighbours::new(file.clone(), claims.clone()));
+        let lock =
+            Lock::Description(Neighbours::new(file.clone(), claims.clone()), file.renewing());
         Self::with_lock(file, found, path, is_writable, lock, claims)
     }
 
     /// Maps a file whose description the program shares.
     pub(super) fn shared(file: &SharedFile, is_writable: bool) -> io::Result<Self> {
+        // An error closes a description.
+        let _renewing = file.renewing();
         let path = file.path().to_path_buf();
         if let Some(own) = file.own_description() {
             let (own, found) = look_at(own?)?;
             let claims = Arc::new(Claims::of_marked(own.mark()));
             let neighbours = Neighbours::of_program(own.clone(), claims.clone());
-            let lock = Lock::ByTurns(neighbours, file.clone());
+            let lock = Lock::ByTurns(neighbours, file.renewing(), file.clone());
             return Self::with_lock(own, found, path, is_writable, lock, claims);
         }
         let (own, found) = look_at(file.descriptor()?)?;
@@ -123,7 +133,7 @@ impl Mapped {
         }
         let protection = if is_writable { Protection::ReadWrite } else { Protection::Read };
         let windows = Windows::new(protection)?;
-        if let Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) = &lock
+        if let Lock::Description(neighbours, ..) | Lock::ByTurns(neighbours, ..) = &lock
             && is_writable
         {
             neighbours.set_table(windows.reader_table());
@@ -181,7 +191,7 @@ impl Drop for Mapped {
         // open. In that child the lock is the parent's.
         if self.origin.is_here()
             && self.file.checked().is_ok()
-            && let Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) = &self.lock
+            && let Lock::Description(neighbours, ..) | Lock::ByTurns(neighbours, ..) = &self.lock
         {
             neighbours.let_go();
         }
@@ -203,7 +213,7 @@ impl Storage for Mapped {
 
     fn neighbours(&self) -> Option<&Neighbours> {
         match &self.lock {
-            Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) => Some(neighbours),
+            Lock::Description(neighbours, ..) | Lock::ByTurns(neighbours, ..) => Some(neighbours),
             Lock::Byte(_) => None,
         }
     }

@@ -50,7 +50,7 @@ pub(crate) fn open_and_lock(path: &Path, options: &Options) -> Result<Locked> {
     open_and_lock_with(path, options, || ())
 }
 
-/// Does the same as [`open_and_lock`], and calls `before_lock` between the opening and the lock.
+/// Does the same as [`open_and_lock`], and calls `before_lock` between each opening and the lock.
 ///
 /// The process that held the lock at the opening may have given the name to another file before
 /// releasing it, as a rehash and a backup do. Changes to the file that had the name would be lost
@@ -63,12 +63,21 @@ fn open_and_lock_with(
     let mut waiting = Waiting::new(options);
     let mut opening_count = 0;
     let mut was_refused = false;
+    // The file of the last look, while the name leads to it: claims of this process end where it is closed, and
+    // another one could come before they are taken anew.
+    let mut kept: Option<(OtherFile, Status)> = None;
     while opening_count < OPENINGS_MAX {
-        let (file, opened, is_new) = open(path, options)?;
-        // Whatever ends the attempt, a panic of the program's functions too.
-        let file = OtherFile::new(file, &opened);
-        refuse_network(&file, path)?;
-        before_lock();
+        let last = kept.take().filter(|(_, opened)| leads_to(path, opened));
+        let (file, opened, is_new) = if let Some((file, opened)) = last {
+            (file, opened, false)
+        } else {
+            let (file, opened, is_new) = open(path, options)?;
+            // Whatever ends the attempt, a panic of the program's functions too.
+            let file = OtherFile::new(file, &opened);
+            refuse_network(&file, path)?;
+            before_lock();
+            (file, opened, is_new)
+        };
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
             let awaits_turn = is_turn_awaited(&file, options);
             let wait_max = match options.access {
@@ -87,7 +96,8 @@ fn open_and_lock_with(
             waiting.tell(|| refused(path, &file, options));
             let pause = LOOK_AGAIN.min(waiting.elapsed());
             let is_handed_over = awaits_turn && wait_for_turn(&file, options.access, pause);
-            drop(file);
+            // One that this attempt has made may be another's store by the next look.
+            kept = (!is_new).then_some((file, opened));
             if std::mem::replace(&mut was_refused, true) && !is_handed_over {
                 thread::sleep(pause);
             }
@@ -412,6 +422,34 @@ mod tests {
         let path = dir.path().join("a");
         let _opening = open_and_lock(&path, &Options::new()).unwrap();
         check_ends(&Options::new().read_only(), |options| open_and_lock(&path, options));
+    }
+
+    /// Closing the file would end claims of this process for a moment.
+    #[test]
+    fn an_open_that_waits_keeps_its_file_until_the_name_leads_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let _writer = open_and_lock(&path, &Options::new()).unwrap();
+        let count = |options: &Options| {
+            let openings = AtomicUsize::new(0);
+            let count = || _ = openings.fetch_add(1, Relaxed);
+            (open_and_lock_with(&path, options, count), openings.into_inner())
+        };
+        let looks = Arc::new(AtomicUsize::new(0));
+        let counted = looks.clone();
+        let options = Options::new().lock_timeout(std::time::Duration::MAX);
+        let stopped = options.clone().stop_waiting(move || counted.fetch_add(1, Relaxed) == 5);
+        let (refused, openings) = count(&stopped);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Locked);
+        assert_eq!((looks.load(Relaxed), openings), (6, 1));
+
+        let replaced = path.clone();
+        let (locked, openings) = count(&options.stop_waiting(move || {
+            replace(&replaced);
+            false
+        }));
+        let locked = crate::storage::Storage::identity(&locked.unwrap().storage).inode;
+        assert_eq!((locked, openings), (fs::metadata(&path).unwrap().ino(), 2));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::status::Status;
+use super::writer_byte::Renewing;
 use crate::testing::mutant::{self, Mutant};
 
 /// The least position that is a mark; all are below twice as much.
@@ -62,6 +63,11 @@ impl OwnFile {
         // A network file system may keep a name for a file that was deleted while it is open.
         own.is_unnamed = Status::of(&own)?.link_count == 0;
         Ok(own)
+    }
+
+    /// Returns what takes claims on the file anew when it is dropped.
+    pub(super) fn renewing(&self) -> Renewing {
+        Renewing((self.device, self.inode))
     }
 
     /// Returns whether the file is the one that `other` was when that was opened.

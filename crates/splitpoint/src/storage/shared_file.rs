@@ -272,6 +272,11 @@ impl SharedFile {
         Some(file.and_then(|file| open_again(file, &self.0.path, &options)))
     }
 
+    /// Returns what takes the claims on the file anew when it is dropped.
+    pub(super) fn renewing(&self) -> Renewing {
+        self.0.file.renewing()
+    }
+
     /// Takes the lock anew after a descriptor of the file was closed.
     pub(super) fn renew(&self) {
         if let Place::Claimed(claim) = &self.0.place

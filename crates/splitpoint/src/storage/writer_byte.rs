@@ -94,7 +94,10 @@ impl Claim {
         }
         if let Some(found) = claimed.get_mut(&inode) {
             let both = [found.exclusion, exclusion];
-            if both.contains(&Exclusion::Everybody) {
+            // The lock of the others may have ended since, and another process may have come.
+            if both.contains(&Exclusion::Everybody)
+                || !lock(file, libc::F_SETLK, kind_of(exclusion))?
+            {
                 return Ok(None);
             }
             found.handle_count += 1;
@@ -123,7 +126,7 @@ pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
 
 /// Takes the claims on an inode anew when it is dropped, after a descriptor of the file was closed.
 #[derive(Debug)]
-pub(super) struct Renewing(Inode);
+pub(super) struct Renewing(pub(super) Inode);
 
 impl Renewing {
     /// For a file that is open, at which somebody has looked.
@@ -235,6 +238,21 @@ mod tests {
         byte_locks::unlock_all(&own).unwrap();
         claim.renew();
         assert!(!is_read(&own) && !is_written(&own));
+    }
+
+    #[test]
+    fn a_second_reader_takes_a_lock_anew_that_has_ended_or_is_kept_out() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
+        let [shared, own] = [open(), open()];
+        let take = || Claim::take(&shared, Exclusion::Writers).unwrap();
+        let _first = take().unwrap();
+        drop(open());
+        assert!(is_written(&own), "the lock has ended");
+        assert!(take().is_none(), "a writer has come");
+        byte_locks::unlock_all(&own).unwrap();
+        let _second = take().unwrap();
+        assert!(!is_written(&own));
     }
 
     /// As a program does that locks the descriptor it shares with a handle.

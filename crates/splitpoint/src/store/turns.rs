@@ -784,8 +784,11 @@ mod tests {
     #[test]
     fn a_check_or_a_walk_by_turns_changes_nothing_and_the_next_change_names_its_process() {
         let dir = tempfile::tempdir().unwrap();
-        for (sharing, changes) in [Sharing::Shared, Sharing::PerCall].into_iter().zip([0, 100]) {
-            let path = dir.path().join(format!("{sharing:?}"));
+        let both = [Sharing::Shared, Sharing::PerCall];
+        for (sharing, changes) in
+            both.into_iter().flat_map(|sharing| [(sharing, 0), (sharing, 100)])
+        {
+            let path = dir.path().join(format!("{sharing:?}-{changes}"));
             let open = || Options::new().sharing(sharing).open(&path).unwrap();
             let db = open();
             for i in 0..changes {
@@ -802,16 +805,16 @@ mod tests {
             assert_eq!(db.iter().count(), usize::from(changes));
             let mut walk = Cursor::at(0);
             while walk.next(&db).unwrap().is_some() {}
-            assert!(bytes(&path) == before, "{sharing:?}: a look changes the file");
+            assert!(bytes(&path) == before, "{sharing:?}, {changes}: a look changes the file");
             db.close().unwrap();
             assert!(
                 bytes(&path) == before,
-                "{sharing:?}: a close without a change changes the file"
+                "{sharing:?}, {changes}: a close without a change changes the file"
             );
 
             let db = open();
             db.put("key", "value").unwrap();
-            assert!(db.store().region.live().has_pid(), "{sharing:?}");
+            assert!(db.store().region.live().has_pid(), "{sharing:?}, {changes}");
         }
     }
 

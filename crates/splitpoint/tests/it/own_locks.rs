@@ -485,6 +485,14 @@ fn a_child_of_a_fork_shares_the_file_anew_beside_its_parent() {
     });
 }
 
+/// Returns whether another process cannot claim the place of the writer.
+fn is_kept_from_others(path: &Path) -> bool {
+    in_child(|| {
+        let other = SharedFile::for_writer(open_file(path, true), path);
+        other.is_err_and(|error| error.kind() == ErrorKind::Locked)
+    })
+}
+
 /// A claim ends with any other descriptor of its file, also where a panic or an error ends an open or a backup.
 #[test]
 fn a_claim_stays_whatever_ends_another_open_of_its_file() {
@@ -492,12 +500,7 @@ fn a_claim_stays_whatever_ends_another_open_of_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = new_store(&dir);
         let claim = SharedFile::for_writer(open_file(&path, true), &path).unwrap();
-        let is_kept = || {
-            in_child(|| {
-                let other = SharedFile::for_writer(open_file(&path, true), &path);
-                other.is_err_and(|error| error.kind() == ErrorKind::Locked)
-            })
-        };
+        let is_kept = || is_kept_from_others(&path);
         assert!(is_kept());
         for sharing in [Sharing::OneWriter, Sharing::Shared, Sharing::PerCall] {
             let options = Options::new().sharing(sharing).lock_timeout(HANG);
@@ -510,11 +513,49 @@ fn a_claim_stays_whatever_ends_another_open_of_its_file() {
             assert!(options.lock_timeout(Duration::ZERO).open(&path).is_err());
             assert!(is_kept(), "{sharing:?}: refused");
         }
+        let by_turns = SharedFile::by_turns(open_file(&path, true), &path).unwrap();
+        assert!(Options::new().lock_timeout(Duration::ZERO).open_shared(&by_turns).is_err());
+        assert!(is_kept(), "a shared open");
         // A copy of it may be made all the same.
         splitpoint::backup::backup(&path, dir.path().join("copy")).unwrap();
         assert!(is_kept(), "a backup");
         drop(claim);
         assert!(!is_kept());
+        let claim = SharedFile::for_reader(open_file(&path, false), &path).unwrap();
+        drop(Options::new().read_only().open(&path).unwrap());
+        assert!(is_kept(), "a reader that was closed");
+        drop(claim);
+        assert!(!is_kept());
+
+        let empty = dir.path().join("empty");
+        std::fs::write(&empty, "").unwrap();
+        let _claim = SharedFile::for_writer(open_file(&empty, true), &empty).unwrap();
+        let refused = splitpoint::backup::backup(&empty, dir.path().join("none")).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotAStore);
+        assert!(is_kept_from_others(&empty), "a backup of what is no store");
+    });
+}
+
+/// Readers that must have an index of their own claim the file, and each closes the description it has looked with.
+#[test]
+fn readers_of_a_copy_by_turns_keep_the_writers_of_other_processes_out() {
+    alone("readers_of_a_copy_by_turns_keep_the_writers_of_other_processes_out", || {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, copy) = (new_store(&dir), dir.path().join("copy"));
+        let db = Db::open(&path).unwrap();
+        db.put("key", "value").unwrap();
+        // In use: no writer of this boot has left the copy in order.
+        std::fs::copy(&path, &copy).unwrap();
+        let shared =
+            [(), ()].map(|()| SharedFile::by_turns(open_file(&copy, false), &copy).unwrap());
+        let readers = shared.each_ref().map(|file| {
+            let reader = Options::new().read_only().open_shared(file).unwrap();
+            assert!(is_kept_from_others(&copy));
+            reader
+        });
+        assert!(readers.iter().all(|reader| reader.get("key").unwrap().is_some()));
+        drop((readers, shared));
+        assert!(!is_kept_from_others(&copy));
     });
 }
 
