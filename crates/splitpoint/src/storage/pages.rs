@@ -1,6 +1,7 @@
 //! Memory that is about to be written, whose page faults can be taken ahead of the writer.
 
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use rustix::mm::Advice;
@@ -20,16 +21,16 @@ pub(crate) enum FirstTouch {
     #[default]
     Write,
     /// As if each page was read. tmpfs does not ask, so it maps 16 pages that are there in one fault, and a
-    /// store to them needs no other.
+    /// store to them needs no other. Not for pages that have blocks and were never written: those take one
+    /// fault each, and longer than for a store.
     Read,
 }
 
 impl FirstTouch {
     /// Returns that of a file, by its file system.
-    pub(super) fn of(file: &File) -> Self {
-        let is_tmpfs =
-            rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type & 0xffff_ffff == TMPFS);
-        if is_tmpfs { Self::Read } else { Self::Write }
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let system = rustix::fs::fstatfs(file)?;
+        Ok(if system.f_type & 0xffff_ffff == TMPFS { Self::Read } else { Self::Write })
     }
 }
 
