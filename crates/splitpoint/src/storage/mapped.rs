@@ -713,8 +713,10 @@ mod tests {
         let cell = map(0, 32 << 10);
         let moved = map(32 << 10, 4 << 10);
         assert_ne!(moved, cell);
-        assert_eq!(map(36 << 10, (4 << 20) - (36 << 10)), moved);
-        assert_eq!(map(4 << 20, 4 << 20), moved);
+        assert_eq!(map(36 << 10, (1 << 20) - (36 << 10)), moved);
+        let moved_again = map(1 << 20, 1 << 20);
+        assert_ne!(moved_again, moved);
+        assert_eq!(map(2 << 20, 6 << 20), moved_again);
     }
 
     /// Returns the page faults of this thread so far.
