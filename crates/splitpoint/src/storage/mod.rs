@@ -122,6 +122,11 @@ impl Tail {
         self.bytes > 0
     }
 
+    /// Returns whether it is the same memory as `other`.
+    pub(crate) fn is_where(&self, other: &Self) -> bool {
+        self.base == other.base
+    }
+
     /// Returns its pages, if their faults can be taken ahead.
     pub(crate) fn pages(&self) -> Option<Pages> {
         Some(Pages::new(self.base, self.bytes, self.owner.clone()?).with(self.first_touch))

@@ -63,6 +63,17 @@ impl Pages {
         self.span
     }
 
+    /// Returns whether all pages are in memory; `None` if this kernel takes no faults ahead.
+    #[cfg(all(test, not(any(loom, miri))))]
+    pub(crate) fn are_resident(&self) -> Option<bool> {
+        let Span { base, bytes } = self.span;
+        advise(Span { base, bytes: 0 }, Advice::LinuxPopulateWrite).ok()?;
+        let mut of_pages = vec![0; (bytes / 4096) as usize];
+        // SAFETY: the owner keeps the span mapped, and the kernel writes a byte for each of its pages.
+        let done = unsafe { libc::mincore(base.cast(), bytes as usize, of_pages.as_mut_ptr()) };
+        Some(done == 0 && of_pages.iter().all(|flags: &u8| flags & 1 == 1))
+    }
+
     /// Takes the faults of all pages at once, which costs a fraction of one by one.
     ///
     /// It does not change the contents, so other threads may write meanwhile. A kernel before Linux
