@@ -179,7 +179,8 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Bytes of replaced and deleted records, and of tombstones.
     pub dead_bytes: u64,
-    /// Size of the file, or of the memory in use.
+    /// Size of the file, or of the memory in use. Not in it are the pages that a thread takes ahead of a
+    /// table in memory of 16 MiB or more: up to 4 MiB, and as much again where the end of the table came down.
     pub file_bytes: u64,
     /// Those bytes by their use.
     pub segments: SegmentBytes,

@@ -590,6 +590,10 @@ impl Appender {
             && let Some(map) =
                 storage.moved_tail(next.offset, next.segment_bytes, SegmentHeader::BYTES)
         {
+            if !map.is_where(&next.map) {
+                // The thread may be at work on pages that the table does not come to.
+                next.work = None;
+            }
             next.map = map;
         }
     }

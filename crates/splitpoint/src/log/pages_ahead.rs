@@ -6,9 +6,12 @@ use crate::prefaulter::Ticket;
 use crate::region::Region;
 use crate::storage::HUGE_BYTES;
 
-/// Bytes that are taken ahead at most, and the share of the table that they are; at least one page.
+/// Bytes that are taken ahead at most, and the share of the table that they are.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 const AHEAD_SHARE: u64 = 8;
+/// Size of a table of which one huge page is that share. A smaller one would take up more than it uses, and
+/// a process with ten thousand of them would have as many threads.
+const AHEAD_FROM: u64 = AHEAD_SHARE * HUGE_BYTES;
 
 /// Huge pages behind the end of a table in memory, whose faults a thread takes before the table gets there.
 /// Where the host of a virtual machine has to find the memory, each takes milliseconds.
@@ -27,7 +30,7 @@ impl PagesAhead {
     pub(super) fn take(&mut self, region: &Region) {
         let storage = region.storage();
         let (base, file_bytes) = (storage.view().base.addr(), storage.file_bytes());
-        if !storage.is_volatile() || file_bytes < HUGE_BYTES {
+        if !storage.is_volatile() || file_bytes < AHEAD_FROM {
             return;
         }
         if self.base != base {
@@ -35,7 +38,7 @@ impl PagesAhead {
             *self = Self { base, ..Self::default() };
         }
         let share = file_bytes / AHEAD_SHARE / HUGE_BYTES * HUGE_BYTES;
-        let ahead_bytes = share.clamp(HUGE_BYTES, AHEAD_BYTES_MAX);
+        let ahead_bytes = share.min(AHEAD_BYTES_MAX);
         // A table that was cut may grow over the same pages again.
         let next = file_bytes.next_multiple_of(HUGE_BYTES);
         self.end = self.end.clamp(next, next + AHEAD_BYTES_MAX);
@@ -55,6 +58,10 @@ impl PagesAhead {
 
     /// Returns when those that begin before `offset` are there.
     pub(super) fn finish(&mut self, offset: u64, region: &Region) {
+        if self.base != region.storage().view().base.addr() {
+            // The table has moved, and does not come to those pages.
+            self.asked.clear();
+        }
         while let Some(&(end, ticket)) = self.asked.front()
             && end - HUGE_BYTES < offset
         {

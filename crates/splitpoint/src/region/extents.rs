@@ -789,7 +789,7 @@ impl Extents {
         let clear = |storage: &dyn Storage, is_new, offset, bytes| {
             storage.clear_piece(offset, bytes, is_new)
         };
-        self.take_lines(window, line_count, clear, Backing::Growth)
+        self.take_lines(window, line_count, clear, |offset, _| Backing::Growth(offset))
     }
 
     /// Does the same as [`reserve_lines`](Self::reserve_lines) for the buckets of a new store. Their blocks
@@ -799,7 +799,12 @@ impl Extents {
         let clear = |storage: &dyn Storage, is_new: bool, offset, bytes| {
             if is_new { Ok(()) } else { storage.clear_range(offset, bytes) }
         };
-        self.take_lines(LineWindow::Buckets, count, clear, Backing::Growth)
+        // The pages of small pieces by which a table grows are written when they are cleared.
+        let backing = |offset, bytes| match bytes {
+            0..HUGE_BYTES => Backing::File(offset),
+            _ => Backing::Growth(offset),
+        };
+        self.take_lines(LineWindow::Buckets, count, clear, backing)
     }
 
     /// Does the same as [`reserve_lines`](Self::reserve_lines), except that new lines have
@@ -807,7 +812,7 @@ impl Extents {
     pub(crate) fn claim_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
         let claim =
             |storage: &dyn Storage, _: bool, offset, bytes| storage.claim_range(offset, bytes);
-        self.take_lines(window, line_count, claim, Backing::File)
+        self.take_lines(window, line_count, claim, |offset, _| Backing::File(offset))
     }
 
     fn take_lines(
@@ -815,7 +820,7 @@ impl Extents {
         window: LineWindow,
         line_count: u64,
         make_ready: impl Fn(&dyn Storage, bool, u64, u64) -> std::io::Result<()>,
-        backing: impl Fn(u64) -> Backing,
+        backing: impl Fn(u64, u64) -> Backing,
     ) -> Result<()> {
         while self.region.windows.line_count(window) < line_count {
             let piece = self.region.live().piece_count(window);
@@ -835,8 +840,8 @@ impl Extents {
             });
             let region = self.region.clone();
             let mut shown = region.windows.shown();
-            let mapped =
-                made_ready.and_then(|()| region.windows.map_one(window, piece, backing(offset)));
+            let backing = backing(offset, bytes);
+            let mapped = made_ready.and_then(|()| region.windows.map_one(window, piece, backing));
             if let Err(error) = mapped {
                 self.release(offset, bytes);
                 return Err(error);

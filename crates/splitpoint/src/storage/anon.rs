@@ -35,15 +35,10 @@ pub(super) struct Memory {
     pages: PageSize,
 }
 
-/// Bytes whose pages stay small: those of two huge ones, so that the thread can take the first one while the
-/// log fills the part before it.
-#[cfg(not(miri))]
-const HUGE_FROM: u64 = 2 * HUGE_BYTES;
-
 /// The wanted size of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageSize {
-    /// 2 MiB from [`HUGE_FROM`] on, so that small tables stay small. For the log and the buckets,
+    /// 2 MiB after the first 2 MiB, so that small tables stay small. For the log and the buckets,
     /// which are read at random, and whose pages another thread takes in advance.
     Huge,
     /// Whatever the system gives.
@@ -138,7 +133,7 @@ impl Memory {
             PageSize::Base => return,
             PageSize::Single => (before, Advice::LinuxNoHugepage),
             PageSize::Huge => {
-                (before.next_multiple_of(HUGE_BYTES).max(HUGE_FROM), Advice::LinuxHugepage)
+                (before.next_multiple_of(HUGE_BYTES).max(HUGE_BYTES), Advice::LinuxHugepage)
             }
         };
         if after > before {
@@ -244,6 +239,8 @@ impl Area {
         let least = bytes.saturating_mul(GROWTH).next_power_of_two();
         let most = super::limits::memory_limit_bytes() / 1000 * self.memory_thousandths;
         let wanted = (super::limits::address_space_left_bytes() / SHARES).min(most).max(least);
+        #[cfg(test)]
+        let wanted = wanted.min(limit::reserved_bytes_max()).max(least);
         let sizes = [wanted, least, bytes + bytes / 4, bytes]
             .map(|bytes| bytes.next_multiple_of(4096).min(FILE_BYTES_MAX));
         let larger = first_that_fits(&sizes, |bytes| Memory::reserve(bytes, self.pages))?;
@@ -267,11 +264,21 @@ pub(crate) mod limit {
 
     thread_local! {
         static VIEW_BYTES_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
+        static RESERVED_BYTES_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
     }
 
     /// Refuses to let views grow beyond `bytes` from now on.
     pub(crate) fn set(bytes: u64) {
         VIEW_BYTES_MAX.set(bytes);
+    }
+
+    /// Has parts of a table that move reserve at most `bytes` from now on, or what they need.
+    pub(crate) fn set_reserved(bytes: u64) {
+        RESERVED_BYTES_MAX.set(bytes);
+    }
+
+    pub(super) fn reserved_bytes_max() -> u64 {
+        RESERVED_BYTES_MAX.get()
     }
 
     pub(super) fn check(before: u64, bytes: u64) -> io::Result<()> {

@@ -162,7 +162,13 @@ impl Mapped {
 
     /// Returns how the faults of pages that were written are taken ahead.
     fn first_touch(&self) -> FirstTouch {
-        *self.first_touch.get_or_init(|| FirstTouch::of(&self.file))
+        if let Some(&known) = self.first_touch.get() {
+            return known;
+        }
+        match self.file.checked().and_then(FirstTouch::of) {
+            Ok(found) => *self.first_touch.get_or_init(|| found),
+            Err(_) => FirstTouch::Write,
+        }
     }
 
     /// Has the index kept in memory, if the file is large beside it.
@@ -335,7 +341,8 @@ impl Storage for Mapped {
     }
 
     fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
-        Some(self.windows.pages(kind, at, bytes).with(self.first_touch()))
+        // Pieces that are prepared are large: they are not written when they are cleared.
+        Some(self.windows.pages(kind, at, bytes))
     }
 
     fn forget_pieces(&self) {
@@ -366,13 +373,16 @@ impl Storage for Mapped {
         &self,
         offset: u64,
         bytes: u64,
-        is_zero: bool,
+        is_new: bool,
         map: &Tail,
     ) -> io::Result<Option<Work>> {
-        if !is_zero {
+        if !is_new {
             self.clear_range(offset, bytes)?;
         }
-        Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in_huge()) }))
+        // New ones were never written.
+        let pages = map.pages();
+        let pages = if is_new { pages.map(|pages| pages.with(FirstTouch::Write)) } else { pages };
+        Ok(pages.map(|pages| -> Work { Box::new(move || pages.fault_in_huge()) }))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -386,12 +396,13 @@ impl Storage for Mapped {
     }
 
     /// Creates the pages of a small piece: one that a write creates costs a third of one that a fault
-    /// reads, though there is nothing to read. Its folios are no larger than those of a read.
-    fn clear_piece(&self, offset: u64, bytes: u64, is_zero: bool) -> io::Result<()> {
-        if bytes <= WRITTEN_BYTES_MAX {
-            return self.write_zeros(offset, bytes);
+    /// reads, though there is nothing to read. Its folios are no larger than those of a read: clearing splits
+    /// the large ones of an earlier use, unless they are dirty.
+    fn clear_piece(&self, offset: u64, bytes: u64, is_new: bool) -> io::Result<()> {
+        if !is_new {
+            self.clear_range(offset, bytes)?;
         }
-        if is_zero { Ok(()) } else { self.clear_range(offset, bytes) }
+        if bytes <= WRITTEN_BYTES_MAX { self.write_zeros(offset, bytes) } else { Ok(()) }
     }
 
     /// Clears without creating pages: written zeros would be in large folios, and then a store to a
@@ -659,6 +670,46 @@ mod tests {
         assert!(!storage.is_cached(512 << 10, 4096), "its folios would be large");
     }
 
+    /// Returns how many pages of the first 2 MiB of a file are dirty, if the kernel says it (Linux 6.5).
+    fn dirty_count(file: &File) -> Option<u64> {
+        const CACHESTAT: libc::c_long = 451;
+        let (range, mut found) = ([0, HUGE_BYTES], [0_u64; 5]);
+        // SAFETY: the kernel reads two numbers and writes five.
+        let done = unsafe {
+            libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0)
+        };
+        (done == 0).then_some(found[1])
+    }
+
+    #[test]
+    fn a_small_piece_where_a_segment_was_has_no_large_folio() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 2 * HUGE_BYTES);
+        let storage = Mapped::new(file.try_clone().unwrap(), path, true).unwrap();
+        let dirtied = |base: *mut u8| {
+            storage.sync_range(0, HUGE_BYTES).unwrap();
+            // SAFETY: the address is mapped for writing, and nothing refers to it.
+            unsafe { base.write(7) };
+            dirty_count(&file)
+        };
+        let tail = storage.open_tail(0, HUGE_BYTES, 0).unwrap();
+        storage.ready_segment(0, HUGE_BYTES, false, &tail).unwrap().expect("the thread's work")();
+        if dirtied(tail.pages().expect("a file has them").span().base) != Some(512) {
+            println!(
+                "this file system has no large folios, or the kernel does not say what is dirty"
+            );
+            return;
+        }
+        drop(tail);
+        storage.sync_range(0, HUGE_BYTES).unwrap();
+        storage.clear_piece(256 << 10, 64 << 10, false).unwrap();
+        let backing = Backing::Growth(256 << 10);
+        storage.map_piece(WindowKind::Buckets, 0, 64 << 10, backing).unwrap();
+        let dirty_count =
+            dirtied(storage.window(WindowKind::Buckets).base).expect("it said so above");
+        assert!(dirty_count <= WRITTEN_BYTES_MAX / 4096, "{dirty_count}");
+    }
+
     #[test]
     fn a_window_that_has_left_the_cell_stays_for_long_where_it_is() {
         let dir = tempfile::tempdir().unwrap();
@@ -672,8 +723,10 @@ mod tests {
         let cell = map(0, 32 << 10);
         let moved = map(32 << 10, 4 << 10);
         assert_ne!(moved, cell);
-        assert_eq!(map(36 << 10, (4 << 20) - (36 << 10)), moved);
-        assert_eq!(map(4 << 20, 4 << 20), moved);
+        assert_eq!(map(36 << 10, (1 << 20) - (36 << 10)), moved);
+        let moved_again = map(1 << 20, 1 << 20);
+        assert_ne!(moved_again, moved);
+        assert_eq!(map(2 << 20, 6 << 20), moved_again);
     }
 
     /// Returns the page faults of this thread so far.
@@ -724,6 +777,8 @@ mod tests {
         rustix::io::dup2(&pipe, &mut place).unwrap();
         // A pipe has no range to be synced.
         assert!(!storage.has_write_back_error());
+        assert_eq!(storage.first_touch(), FirstTouch::Write);
+        assert!(storage.first_touch.get().is_none(), "the file system is that of another file");
     }
 
     /// `lo` is locked: the kernel does not take the pages back.

@@ -122,6 +122,11 @@ impl Tail {
         self.bytes > 0
     }
 
+    /// Returns whether it is the same memory as `other`.
+    pub(crate) fn is_where(&self, other: &Self) -> bool {
+        self.base == other.base
+    }
+
     /// Returns its pages, if their faults can be taken ahead.
     pub(crate) fn pages(&self) -> Option<Pages> {
         Some(Pages::new(self.base, self.bytes, self.owner.clone()?).with(self.first_touch))
@@ -376,8 +381,8 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Zeroes complete granules and frees their blocks; the file keeps its size.
     ///
-    /// They can be read, but a store through a mapping could meet a full disk until `clear_range`
-    /// or `write_zeros` has allocated them again. A file system without holes returns
+    /// They can be read, but a store through a mapping could meet a full disk until `clear_range`,
+    /// `clear_piece` or `write_zeros` has allocated them again. A file system without holes returns
     /// `Unsupported`, and nothing has changed.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
@@ -438,16 +443,16 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     }
 
     /// Returns the work of zeroing a new segment and taking its page faults, for a background
-    /// thread; nothing touches the segment meanwhile. One that `is_zero` has its blocks, and only
-    /// zeros. Without such a thread it does the work at once.
+    /// thread; nothing touches the segment meanwhile. One that `is_new` has its blocks, and zeros that
+    /// were never written. Without such a thread it does the work at once.
     fn ready_segment(
         &self,
         offset: u64,
         bytes: u64,
-        is_zero: bool,
+        is_new: bool,
         map: &Tail,
     ) -> io::Result<Option<Work>> {
-        if !is_zero {
+        if !is_new {
             self.write_zeros(offset, bytes)?;
         }
         if let Some(pages) = map.pages() {
@@ -469,9 +474,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
     /// Does the same as [`clear_range`](Self::clear_range) for a piece by which a table grows: its
-    /// lines are soon stored to. One that `is_zero` has its blocks and nothing to clear.
-    fn clear_piece(&self, offset: u64, bytes: u64, is_zero: bool) -> io::Result<()> {
-        if is_zero { Ok(()) } else { self.clear_range(offset, bytes) }
+    /// lines are soon stored to. One that `is_new` has its blocks and nothing to clear.
+    fn clear_piece(&self, offset: u64, bytes: u64, is_new: bool) -> io::Result<()> {
+        if is_new { Ok(()) } else { self.clear_range(offset, bytes) }
     }
 
     /// Zeroes a range and gives it its blocks, for an index piece that is about to be mapped.

@@ -1,6 +1,7 @@
 //! Memory that is about to be written, whose page faults can be taken ahead of the writer.
 
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use rustix::mm::Advice;
@@ -20,16 +21,16 @@ pub(crate) enum FirstTouch {
     #[default]
     Write,
     /// As if each page was read. tmpfs does not ask, so it maps 16 pages that are there in one fault, and a
-    /// store to them needs no other.
+    /// store to them needs no other. Not for pages that have blocks and were never written: those take one
+    /// fault each, and longer than for a store.
     Read,
 }
 
 impl FirstTouch {
     /// Returns that of a file, by its file system.
-    pub(super) fn of(file: &File) -> Self {
-        let is_tmpfs =
-            rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type & 0xffff_ffff == TMPFS);
-        if is_tmpfs { Self::Read } else { Self::Write }
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let system = rustix::fs::fstatfs(file)?;
+        Ok(if system.f_type & 0xffff_ffff == TMPFS { Self::Read } else { Self::Write })
     }
 }
 
@@ -60,6 +61,17 @@ impl Pages {
     #[cfg(test)]
     pub(super) fn span(&self) -> Span {
         self.span
+    }
+
+    /// Returns whether all pages are in memory; `None` if this kernel takes no faults ahead.
+    #[cfg(all(test, not(any(loom, miri))))]
+    pub(crate) fn are_resident(&self) -> Option<bool> {
+        let Span { base, bytes } = self.span;
+        advise(Span { base, bytes: 0 }, Advice::LinuxPopulateWrite).ok()?;
+        let mut of_pages = vec![0; (bytes / 4096) as usize];
+        // SAFETY: the owner keeps the span mapped, and the kernel writes a byte for each of its pages.
+        let done = unsafe { libc::mincore(base.cast(), bytes as usize, of_pages.as_mut_ptr()) };
+        Some(done == 0 && of_pages.iter().all(|flags: &u8| flags & 1 == 1))
     }
 
     /// Takes the faults of all pages at once, which costs a fraction of one by one.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A small file has all three in one reservation of 44 KiB, the *cell*. Buckets or overflow lines
-//! that outgrow the cell move to another reservation, of 8 MiB, and to one eight times as large
+//! that outgrow the cell move to another reservation, of 1 MiB, and to one eight times as large
 //! when they outgrow that. There all pieces are mapped again. The old mappings stay until the
 //! handle is closed, because a reader may be looking at a line there. Both show the same pages, so
 //! a store through either is visible through the other.
@@ -44,8 +44,8 @@ const ADVISED_BYTES_MIN: u64 = 64 << 10;
 /// Factor by which a window grows when it moves.
 const GROWTH: u64 = 8;
 /// Address space of a window that has moved, at least, where there is so much: each move maps all pieces
-/// anew, and takes the faults of their pages again.
-const MOVED_BYTES_MIN: u64 = 8 << 20;
+/// anew, and takes the faults of their pages again. It has room for the buckets of some 70,000 records.
+const MOVED_BYTES_MIN: u64 = 1 << 20;
 
 /// Whether this kernel splits huge pages when it is asked to, once that is known. If it does not,
 /// there are no more of them in this process.
