@@ -6,8 +6,8 @@
 //!
 //! Who leaves while it waits for a handle has none, and has lost nothing. But it may take the only wake with it, and
 //! another one would sleep for ever. So nobody waits in the [`Mutex`]: who waits sleeps on a word beside it, and looks
-//! again by itself. A jump out of the few instructions at the taking or the letting go, where the lock is held and no
-//! thread is noted, leaves a lock of nobody: all wait for it.
+//! again by itself. At the taking and the letting go there are a few instructions where the lock is held and no thread is
+//! noted: a jump out of them leaves a lock of nobody, for which all wait, and so does a call of a signal handler there.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

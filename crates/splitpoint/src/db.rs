@@ -921,14 +921,12 @@ impl Db {
     fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
         let may_have_thread = self.store.region.storage().may_sync_in_background();
         if std::mem::take(&mut writer.checkpoints.is_excess) {
-            if !may_have_thread {
-                // Only after an open: segments that come free beyond the bound give their pages back at once.
+            if !may_have_thread || !self.handle.syncer.cool_excess(&self.store) {
                 drop(writer);
                 // Pages that stay only take room.
                 let _ = self.store.cool_excess(|| true);
                 return;
             }
-            self.handle.syncer.cool_excess(&self.store);
             if !writer.checkpoints.needs_thread() {
                 return;
             }

@@ -41,10 +41,10 @@ impl Syncer {
         self.ask(store, |state| state.is_checkpoint_due = true)
     }
 
-    /// Has pages of free space given back that are too many.
+    /// Has pages of free space given back that are too many, and returns whether there is a thread to do it.
     #[cold]
-    pub(crate) fn cool_excess(&self, store: &Arc<Store>) {
-        self.ask(store, |state| state.is_cooling_due = true);
+    pub(crate) fn cool_excess(&self, store: &Arc<Store>) -> bool {
+        self.ask(store, |state| state.is_cooling_due = true)
     }
 
     fn ask(&self, store: &Arc<Store>, what: impl FnOnce(&mut State)) -> bool {

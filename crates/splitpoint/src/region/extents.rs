@@ -571,12 +571,13 @@ impl Extents {
             let (granule, count) = self.inherited.extents.pop_last()?;
             self.inherited.count -= count;
             let Some(whole) = Extent { granule, count }.whole_units(unit) else { continue };
-            let part_count = whole.count.min(HUGE_BYTES / GRANULE_BYTES);
-            let part_start = whole.granule + whole.count - part_count;
+            // A part that ends in the middle of a folio would cut two.
+            let (end, folio) = (whole.granule + whole.count, HUGE_BYTES / GRANULE_BYTES);
+            let part_start = ((end - 1) / folio * folio).max(whole.granule);
             if part_start > granule {
                 self.inherited.add(Extent { granule, count: part_start - granule });
             }
-            let range = self.take_free(Extent { granule: part_start, count: part_count });
+            let range = self.take_free(Extent { granule: part_start, count: end - part_start });
             if range.is_some() {
                 return range;
             }

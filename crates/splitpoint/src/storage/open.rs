@@ -67,7 +67,11 @@ fn open_and_lock_with(
     // another one could come before they are taken anew.
     let mut kept: Option<(OtherFile, Status)> = None;
     while opening_count < OPENINGS_MAX {
-        let last = kept.take().filter(|(_, opened)| leads_to(path, opened));
+        // The program may have closed its number meanwhile, and another file have it.
+        let is_kept = |(file, opened): &(OtherFile, Status)| {
+            leads_to(path, opened) && Status::of(file).is_ok_and(|now| now.is_same_file(opened))
+        };
+        let last = kept.take().filter(is_kept);
         let (file, opened, is_new) = if let Some((file, opened)) = last {
             (file, opened, false)
         } else {

@@ -158,9 +158,16 @@ impl Drop for OwnFile {
 
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
-    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+    use std::collections::BTreeSet;
+    use std::mem::ManuallyDrop;
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+    use std::path::Path;
+    use std::sync::Mutex;
+    use std::time::Duration;
 
     use super::*;
+    use crate::storage::open::open_and_lock;
+    use crate::{ErrorKind, Options};
 
     /// The descriptor gets a stranger's file, as after a close and an open by the program.
     #[test]
@@ -213,5 +220,37 @@ mod tests {
         let own = marked();
         rustix::fs::seek(&*own, SeekFrom::Start(5)).unwrap();
         assert!(!own.is_marked() && own.checked().is_ok());
+    }
+
+    /// Returns the numbers of the process that lead to a name.
+    fn numbers_of(path: &Path) -> BTreeSet<RawFd> {
+        let numbers = std::fs::read_dir("/proc/self/fd").expect("Linux has it").flatten();
+        let leads = |at: &Path| std::fs::read_link(at).is_ok_and(|to| to == path);
+        let leading = numbers.filter(|entry| leads(&entry.path()));
+        leading.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    #[test]
+    fn an_open_that_waits_does_not_use_a_number_that_the_program_has_given_to_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("a");
+        let _writer = open_and_lock(&path, &Options::new()).unwrap();
+        let (of_writer, of_wait) = (numbers_of(&path), path.clone());
+        let other = File::create(dir.path().join("b")).unwrap();
+        let mut looks = 0;
+        let looks = Mutex::new(move || {
+            looks += 1;
+            let number = *numbers_of(&of_wait).difference(&of_writer).next().expect("it waits");
+            if looks == 1 {
+                // SAFETY: the number is open, and stays it.
+                let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+                rustix::io::dup2(&other, &mut place).unwrap();
+            }
+            looks == 2
+        });
+        let options = Options::new().lock_timeout(Duration::MAX);
+        let options = options.stop_waiting(move || looks.lock().unwrap()());
+        let refused = open_and_lock(&path, &options).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Locked);
     }
 }

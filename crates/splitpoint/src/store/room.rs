@@ -187,15 +187,16 @@ impl Store {
             let is_over = uncooled_count >= UNCOOLED_MAX;
             let excess = if is_over { None } else { writer.extents.take_excess(end) };
             let is_excess = excess.is_some();
-            let Some(range) = excess.or_else(|| writer.extents.take_inherited()) else {
+            let inherited = || if is_over { None } else { writer.extents.take_inherited() };
+            let Some(range) = excess.or_else(inherited) else {
                 writer.extents.leave_excess();
                 break;
             };
             drop(writer);
             let cooled = self.region.storage().punch(range.start, range.end - range.start);
+            uncooled_count += usize::from(cooled.is_err());
             if is_excess {
                 end = range.start;
-                uncooled_count += usize::from(cooled.is_err());
             }
             let mut writer = self.lock()?;
             self.group.check()?;
