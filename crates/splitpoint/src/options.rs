@@ -155,8 +155,9 @@ pub(crate) enum Access {
 /// An open file takes address space of up to 8 times its size. If it has grown since the open, it
 /// takes up to a third more, because values that were returned earlier lie there. A small file
 /// takes 4.2 MiB and 4 to 6 mappings, a small table in memory 0.3 MiB, so a process can open ten
-/// thousand of either. A file of more than some 2,000 records takes 6.2 MiB at least. If a limit (`ulimit -v`) forbids that much, a file makes do with its size.
-/// If there is not even that, an open or a change returns
+/// thousand of either. A file of more than some 2,000 records takes 6.2 MiB at least. If a limit
+/// (`ulimit -v`) forbids that much, a file makes do with its size. If there is not even that, an open
+/// or a change returns
 /// [`ErrorKind::Full`](crate::ErrorKind::Full), and the store is unchanged.
 ///
 /// # Examples

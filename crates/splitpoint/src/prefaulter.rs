@@ -5,8 +5,9 @@
 //! pages. When the put that opens a segment took their faults, they cost 6 to 10 ms, and a third to
 //! a half of the time of creating a store (`record/2026-11-21-xeon-2core/prefault`).
 //!
-//! The thread starts with the first large segment, or where a table in memory has 16 MiB. When nothing has been asked of it for a second,
-//! the table has stopped growing fast, and it does what was left for that time.
+//! The thread starts with the first large segment, or where a table in memory has 16 MiB. When nothing
+//! has been asked of it for a second, the table has stopped growing fast, and it does what was left for
+//! that time.
 
 use std::collections::VecDeque;
 use std::sync::MutexGuard;

@@ -279,9 +279,9 @@ fn random_table(seed: u64) -> (Table, BTreeSet<u64>, Vec<LineNumber>) {
     (table, model, free)
 }
 
-/// Kills a split, a merge or the trims of all chains before and after each of its stores, repairs the table as the next
-/// process would, and compares it with the model; a second repair must change nothing. Then the
-/// table is split and merged with the lines that are in no chain.
+/// Kills a split, a merge or the trims of all chains before and after each of its stores, repairs the
+/// table as the next process would, and compares it with the model; a second repair must change
+/// nothing. Then the table is split and merged with the lines that are in no chain.
 #[test]
 fn repair_restores_the_table_after_every_interruption() {
     let (mut kill_count, mut needed_count, mut trim_count) = (0, 0, 0);

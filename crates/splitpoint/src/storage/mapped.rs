@@ -160,6 +160,12 @@ impl Mapped {
         Ok(())
     }
 
+    /// Has the file system make a range zeros that were never written; `Unsupported` if it cannot.
+    fn zero_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
+        uninterrupted(|| Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?))
+    }
+
     /// Returns how the faults of pages that were written are taken ahead.
     fn first_touch(&self) -> FirstTouch {
         if let Some(&known) = self.first_touch.get() {
@@ -341,7 +347,7 @@ impl Storage for Mapped {
     }
 
     fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
-        // Pieces that are prepared are large: they are not written when they are cleared.
+        // Pieces that are prepared are large: a write creates none of their pages, where the file system can clear.
         Some(self.windows.pages(kind, at, bytes))
     }
 
@@ -399,20 +405,22 @@ impl Storage for Mapped {
     /// reads, though there is nothing to read. Its folios are no larger than those of a read: clearing splits
     /// the large ones of an earlier use, unless they are dirty.
     fn clear_piece(&self, offset: u64, bytes: u64, is_new: bool) -> io::Result<()> {
-        if !is_new {
-            self.clear_range(offset, bytes)?;
+        if bytes > WRITTEN_BYTES_MAX {
+            return if is_new { Ok(()) } else { self.clear_range(offset, bytes) };
         }
-        if bytes <= WRITTEN_BYTES_MAX { self.write_zeros(offset, bytes) } else { Ok(()) }
+        if !is_new {
+            match self.zero_range(offset, bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                zeroed => zeroed?,
+            }
+        }
+        self.write_zeros(offset, bytes)
     }
 
     /// Clears without creating pages: written zeros would be in large folios, and then a store to a
     /// single slot would dirty 2 MiB.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
-        let cleared = uninterrupted(|| {
-            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
-        });
-        match cleared {
+        match self.zero_range(offset, bytes) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.write_zeros(offset, bytes)
             }

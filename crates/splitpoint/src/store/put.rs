@@ -422,7 +422,6 @@ mod tests {
         let stats = db.stats().unwrap();
         let used_count = stats.overflow_line_count - stats.overflow_line_free_count;
         let bucket_count = stats.geometry.bucket_count();
-        println!("{used_count} lines of {bucket_count}");
         assert!(used_count < bucket_count / 5, "{used_count} of {bucket_count}");
         let report = db.check().unwrap();
         assert!(report.is_clean(), "{report:?}");
