@@ -201,14 +201,7 @@ impl Extents {
     fn hold_places(&mut self, needs: Needs) -> Result<()> {
         while self.places_missing(needs) > 0 {
             // Those that have become too small stay until there is a larger one.
-            let unit = needs.segment_bytes_min;
-            let extent = self
-                .hold_share(needs.ample_bytes(), unit, TRIES_OF_LARGE_MAX)
-                .or_else(|_| {
-                    let bytes = needs.place_bytes.next_multiple_of(unit);
-                    self.hold_share(bytes, unit, TRIES_OF_LARGE_MAX)
-                })
-                .inspect_err(|_| self.hold_least_place(needs))?;
+            let extent = self.hold_place(needs).inspect_err(|_| self.hold_least_place(needs))?;
             self.reserve.places.push(extent);
             let too_small = |extent: &Extent| extent.count * GRANULE_BYTES < needs.place_bytes;
             if let Some(i) = self.reserve.places.iter().position(too_small) {
@@ -217,6 +210,25 @@ impl Extents {
             }
         }
         Ok(())
+    }
+
+    /// Holds back a place for the next checkpoint: an ample one, or as large a one as there is.
+    fn hold_place(&mut self, needs: Needs) -> Result<Extent> {
+        let unit = needs.segment_bytes_min;
+        let least_bytes = needs.place_bytes.next_multiple_of(unit);
+        let ample_bytes = needs.ample_bytes();
+        if let Ok(extent) = self.hold_share(ample_bytes, unit, TRIES_OF_LARGE_MAX) {
+            return Ok(extent);
+        }
+        let free = self.space.unreserved();
+        let whole = free.filter_map(|extent| extent.whole_units(unit / GRANULE_BYTES));
+        let longest_bytes = whole.map(|extent| extent.count).max().unwrap_or(0) * GRANULE_BYTES;
+        if (least_bytes + 1..ample_bytes).contains(&longest_bytes)
+            && let Ok(extent) = self.hold_share(longest_bytes, unit, TRIES_OF_LARGE_MAX)
+        {
+            return Ok(extent);
+        }
+        self.hold_share(least_bytes, unit, TRIES_OF_LARGE_MAX)
     }
 
     /// Holds back a place for a checkpoint of now where there is none for the next: puts are refused then,
