@@ -35,7 +35,7 @@ use crate::prefaulter::Prefaulter;
 use crate::storage::failure::io_error;
 use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room, widened};
 
-pub(crate) use extents::Extents;
+pub(crate) use extents::{Extents, has_ample_room};
 pub(crate) use reserve::{Needs, may_hold};
 pub(crate) use superblocks::{read_superblock, refuse_newer, unknown_features};
 pub(crate) use view::View;

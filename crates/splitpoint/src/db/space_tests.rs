@@ -112,6 +112,22 @@ fn what_was_inherited_goes_back_in_parts_that_end_with_folios() {
     assert!(taken_bytes >= large.end - large.start, "{taken_bytes}");
 }
 
+/// Whoever claims a segment in complete folios gives them to the free ranges beside it too.
+#[test]
+fn free_ranges_beside_a_segment_that_is_used_again_get_no_blocks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let db = options().segment_bytes_min(16 << 10).open(&path).unwrap();
+    overwrite(&db, 20_000, 120_000);
+    let writer = db.store().lock().unwrap();
+    let extents = &writer.extents;
+    let status = std::fs::metadata(&path).unwrap();
+    let free = extents.space().unreserved().map(|free| free.count * GRANULE_BYTES).sum::<u64>();
+    let known_bytes = status.len() - free + extents.warm_bytes();
+    let unknown_bytes = (status.blocks() * 512).saturating_sub(known_bytes);
+    assert!(unknown_bytes * 10 <= known_bytes, "{unknown_bytes} beside {known_bytes}");
+}
+
 /// Nobody had held back what deletes need: it must not go back first.
 #[test]
 fn after_a_replay_on_a_full_disk_the_reserve_is_held_before_anything_goes_back() {

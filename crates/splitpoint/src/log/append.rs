@@ -14,7 +14,7 @@ use crate::format::{
 };
 use crate::live::CommitState;
 use crate::prefaulter::Ticket;
-use crate::region::{Extents, Region, View};
+use crate::region::{Extents, Region, View, has_ample_room};
 use crate::storage::Tail;
 use crate::storage::failure::is_want_of_room;
 
@@ -935,7 +935,9 @@ fn finish(next: NextSegment, region: &Region) -> Tail {
 fn new_tail(offset: u64, segment_bytes: u64, keeps_bytes: bool, region: &Region) -> Result<Tail> {
     region.write("clear log segment of", |storage| match keeps_bytes {
         true if storage.is_volatile() => Ok(()),
-        // What has pages may still lack blocks, in a copy with holes.
+        // What has pages may still lack blocks, in a copy with holes. Where the file system has room, the free
+        // ranges beside it get none: nobody would count them.
+        true if has_ample_room(storage) => storage.claim_freed(offset, segment_bytes),
         true => storage.claim_range(offset, segment_bytes),
         false => storage.write_zeros(offset, segment_bytes),
     })?;

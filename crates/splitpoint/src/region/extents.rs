@@ -698,9 +698,7 @@ impl Extents {
 
     /// Returns the granules of which all or none go back to the system.
     fn punch_unit(&self) -> u64 {
-        let free_bytes = self.region.storage().free_bytes();
-        let is_ample = free_bytes.is_ok_and(|bytes| bytes >= PUNCH_FREE_BYTES_MIN);
-        if is_ample { 1 } else { HUGE_BYTES / GRANULE_BYTES }
+        if has_ample_room(self.region.storage()) { 1 } else { HUGE_BYTES / GRANULE_BYTES }
     }
 
     /// Returns the bytes of free granules that have pages.
@@ -1005,6 +1003,11 @@ impl Extents {
         let line_count = windows.line_count(LineWindow::Overflow) + count - free_count;
         self.reserve_lines(LineWindow::Overflow, line_count)
     }
+}
+
+/// Returns whether the file system has so much room that any free extent may go back to it.
+pub(crate) fn has_ample_room(storage: &dyn Storage) -> bool {
+    storage.free_bytes().is_ok_and(|bytes| bytes >= PUNCH_FREE_BYTES_MIN)
 }
 
 /// Returns the alignment in bytes of a piece of this size: a huge page must begin at a multiple of its

@@ -70,7 +70,16 @@ impl Claims {
         if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {
             return Ok(Room::OfFileSystem);
         }
-        claim_widened(file, &widened(range), self.mark)
+        claim_blocks(file, &widened(range), self.mark)
+    }
+
+    /// Ensures the same for a range that is claimed once, but for the rest of the folios at its ends: the file
+    /// system must have room for that.
+    pub(super) fn claim_alone(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
+        if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {
+            return Ok(Room::OfFileSystem);
+        }
+        claim_blocks(file, &range, self.mark)
     }
 
     /// Ensures that stores to a range of the file find their blocks.
@@ -92,7 +101,7 @@ impl Claims {
         if let Some((_, room)) = claimed.iter().find(|(known, _)| is_within(known)) {
             return Ok(*room);
         }
-        let room = claim_widened(file, &range, self.mark)?;
+        let room = claim_blocks(file, &range, self.mark)?;
         claimed.push((range, room));
         Ok(room)
     }
@@ -108,7 +117,7 @@ pub(crate) fn widened(range: Range<u64>) -> Range<u64> {
     range.start / FOLIO_BYTES_MAX * FOLIO_BYTES_MAX..range.end.next_multiple_of(FOLIO_BYTES_MAX)
 }
 
-fn claim_widened(file: &File, range: &Range<u64>, mark: Option<u64>) -> io::Result<Room> {
+fn claim_blocks(file: &File, range: &Range<u64>, mark: Option<u64>) -> io::Result<Room> {
     let range = range.start..range.end.min(Status::of(file)?.bytes);
     if range.is_empty() {
         return Ok(Room::Claimed);

@@ -447,6 +447,13 @@ impl Storage for Mapped {
         self.claims.claim_once(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
+    fn claim_freed(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if !self.is_cached(offset, bytes) {
+            return self.clear_range(offset, bytes);
+        }
+        self.claims.claim_alone(self.file.checked()?, offset..offset + bytes).map(drop)
+    }
+
     fn hold_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         refuse_over_limit(offset + bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();

@@ -490,6 +490,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         self.clear_range(offset, bytes)
     }
 
+    /// Gives a range that was freed, and kept its pages, its blocks, for a segment; the bytes are arbitrary. What is
+    /// beside it in its folios stays as it is: the file system must have room for that.
+    fn claim_freed(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.claim_range(offset, bytes)
+    }
+
     /// Gives a range its blocks, as far as it has none; the bytes are arbitrary.
     fn hold_range(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
         Ok(())
