@@ -65,6 +65,12 @@ impl Claims {
         Self { mark, ..Self::default() }
     }
 
+    /// Returns those of a file of which no block can be claimed.
+    #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+    pub(super) fn without_room() -> Self {
+        Self { is_btrfs: OnceLock::from(true), ..Self::default() }
+    }
+
     /// Ensures the same as [`claim`](Self::claim) for a range that is claimed once.
     pub(super) fn claim_once(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
         if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {

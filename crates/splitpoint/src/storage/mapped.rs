@@ -29,7 +29,6 @@ use super::pages::FirstTouch;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::shared_file::SharedFile;
 use super::status::Status;
-use super::writer_byte::Renewing;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -60,31 +59,16 @@ pub(crate) struct Mapped {
 #[derive(Debug)]
 enum Lock {
     /// `flock` and locks of bytes on the description of the file, which is this handle's own.
-    Description(
-        Neighbours,
-        #[expect(dead_code, reason = "its drop, after that of the description, takes claims anew")]
-        Renewing,
-    ),
+    Description(Neighbours),
     /// Locks [of the process](super::writer_byte): the program has the description, and locks it as it
     /// likes.
-    Byte(SharedFile),
+    Byte(#[expect(dead_code, reason = "its drop gives the claim up")] SharedFile),
     /// Locks of bytes on a description of its own, of a file that the program has opened.
     ByTurns(
         Neighbours,
-        #[expect(dead_code, reason = "its drop, after that of the description, takes claims anew")]
-        Renewing,
         #[expect(dead_code, reason = "the program shares it as long as the handle is open")]
         SharedFile,
     ),
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // This handle has closed its descriptor of the file.
-        if let Self::Byte(file) = self {
-            file.renew();
-        }
-    }
 }
 
 impl Mapped {
@@ -92,8 +76,7 @@ impl Mapped {
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
         let (file, found) = look_at(file)?;
         let claims = Arc::new(Claims::default());
-        let lock =
-            Lock::Description(Neighbours::new(file.clone(), claims.clone()), file.renewing());
+        let lock = Lock::Description(Neighbours::new(file.clone(), claims.clone()));
         Self::with_lock(file, found, path, is_writable, lock, claims)
     }
 
@@ -103,10 +86,12 @@ impl Mapped {
         let _renewing = file.renewing();
         let path = file.path().to_path_buf();
         if let Some(own) = file.own_description() {
-            let (own, found) = look_at(own?)?;
+            let (own, renewing) = own?.into_parts();
+            renewing.end();
+            let (own, found) = look_at(own)?;
             let claims = Arc::new(Claims::of_marked(own.mark()));
             let neighbours = Neighbours::of_program(own.clone(), claims.clone());
-            let lock = Lock::ByTurns(neighbours, file.renewing(), file.clone());
+            let lock = Lock::ByTurns(neighbours, file.clone());
             return Self::with_lock(own, found, path, is_writable, lock, claims);
         }
         let (own, found) = look_at(file.descriptor()?)?;
@@ -133,7 +118,7 @@ impl Mapped {
         }
         let protection = if is_writable { Protection::ReadWrite } else { Protection::Read };
         let windows = Windows::new(protection)?;
-        if let Lock::Description(neighbours, ..) | Lock::ByTurns(neighbours, ..) = &lock
+        if let Lock::Description(neighbours) | Lock::ByTurns(neighbours, ..) = &lock
             && is_writable
         {
             neighbours.set_table(windows.reader_table());
@@ -203,7 +188,7 @@ impl Drop for Mapped {
         // open. In that child the lock is the parent's.
         if self.origin.is_here()
             && self.file.checked().is_ok()
-            && let Lock::Description(neighbours, ..) | Lock::ByTurns(neighbours, ..) = &self.lock
+            && let Lock::Description(neighbours) | Lock::ByTurns(neighbours, ..) = &self.lock
         {
             neighbours.let_go();
         }
@@ -225,7 +210,7 @@ impl Storage for Mapped {
 
     fn neighbours(&self) -> Option<&Neighbours> {
         match &self.lock {
-            Lock::Description(neighbours, ..) | Lock::ByTurns(neighbours, ..) => Some(neighbours),
+            Lock::Description(neighbours) | Lock::ByTurns(neighbours, ..) => Some(neighbours),
             Lock::Byte(_) => None,
         }
     }

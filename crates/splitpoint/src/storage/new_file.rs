@@ -17,7 +17,10 @@ use super::holders::{locked, locked_by_all};
 use super::mapped::Mapped;
 use super::neighbours::Neighbours;
 use super::open::{is_named, refuse_network, sync_directory};
-use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
+use super::regular::{
+    open_and_look, open_regular, open_regular_with, refuse_dangling_link, refuse_special,
+};
+use super::shared_file::OtherFile;
 use super::status::Status;
 use crate::error::{Error, Result, Unsupported};
 
@@ -43,7 +46,7 @@ pub(crate) struct NewFile {
     target: PathBuf,
     is_replacing: bool,
     /// The existing file, locked so that it is not replaced under a program that has it open.
-    replaced: Option<File>,
+    replaced: Option<OtherFile>,
     /// The store that this file is made from and replaces; the caller has it locked.
     original: Option<Identity>,
     is_published: bool,
@@ -102,7 +105,7 @@ impl NewFile {
         work: &str,
         mode: u32,
         is_replacing: bool,
-        replaced: Option<File>,
+        replaced: Option<OtherFile>,
     ) -> Result<Self> {
         let partial = partial_of(&target, work);
         let file = open_partial(&partial, path, mode)?;
@@ -189,7 +192,7 @@ impl Drop for NewFile {
             let _ = fs::remove_file(&self.partial);
         }
         // A program that another thread is just starting has these files open until it runs.
-        for file in std::iter::once(&self.file).chain(&self.replaced) {
+        for file in std::iter::once(&self.file).chain(self.replaced.as_deref()) {
             let _ = file.unlock();
         }
     }
@@ -306,7 +309,7 @@ fn examine(
     path: &Path,
     is_replacing: bool,
     original: Option<Identity>,
-) -> Result<(PathBuf, Option<File>)> {
+) -> Result<(PathBuf, Option<OtherFile>)> {
     let exists = || Error::Exists { path: path.to_path_buf() };
     let Ok(metadata) = fs::metadata(path) else {
         refuse_dangling_link(path)?;
@@ -324,8 +327,9 @@ fn examine(
     }
     let target = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
     // A file that may not be read may still be replaced.
-    let file = match open_regular(&target, OpenOptions::new().read(true)) {
-        Ok(file) => file,
+    let flags = OFlags::empty();
+    let file = match open_and_look(&target, OpenOptions::new().read(true), flags) {
+        Ok((file, status)) => OtherFile::new(file, &status),
         Err(Error::Io { .. }) => return Ok((target, None)),
         Err(error) => return Err(error),
     };

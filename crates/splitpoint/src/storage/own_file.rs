@@ -26,8 +26,11 @@ const MARK_MIN: u64 = 1 << 40;
 /// An open file that notices when its descriptor leads elsewhere.
 #[derive(Debug)]
 pub(super) struct OwnFile {
-    /// There until the drop.
+    /// There until the drop, which closes it before it drops the rest.
     file: Option<File>,
+    /// Closing it ends the claims of this process on the file, and they are taken anew behind that; `None` for
+    /// the file of a claim.
+    renewing: Option<Renewing>,
     device: u64,
     inode: u64,
     /// Whether it never has a name: the next file gets the inode of one without, once that is closed.
@@ -47,8 +50,16 @@ impl OwnFile {
 
     /// Takes an open file of which the caller has asked the device and the inode.
     pub(super) fn known(file: File, device: u64, inode: u64) -> Self {
+        let mut own = Self::of_claim(file, device, inode);
+        own.renewing = Some(own.renewing());
+        own
+    }
+
+    /// Does the same for the claims themselves, which end with it.
+    pub(super) fn of_claim(file: File, device: u64, inode: u64) -> Self {
         Self {
             file: Some(file),
+            renewing: None,
             device,
             inode,
             is_unnamed: false,

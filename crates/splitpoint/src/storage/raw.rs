@@ -4,17 +4,19 @@
 //! would end the process by a signal.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::failure::io_error;
+use rustix::fs::OFlags;
+
 use super::fork::Origin;
 use super::holders::locked;
 use super::neighbours::{keep_writers_out, let_writers_in};
 use super::open::TURN_WAIT;
-use super::regular::open_regular;
+use super::regular::open_and_look;
+use super::shared_file::OtherFile;
 use crate::error::Result;
 
 /// Bytes that can only be read.
@@ -32,7 +34,7 @@ pub(crate) trait ReadAt: fmt::Debug {
 /// A file, locked against writers.
 #[derive(Debug)]
 pub(crate) struct RawFile {
-    file: File,
+    file: OtherFile,
     path: PathBuf,
     origin: Origin,
     file_bytes: u64,
@@ -44,14 +46,13 @@ impl RawFile {
     /// It takes a reader's lock, so it fails while a process has the file open for writing; it waits for
     /// the end of a turn. On a file system without locks it reads without one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = open_regular(path, OpenOptions::new().read(true))?;
-        let metadata =
-            file.metadata().map_err(|source| io_error("read the size of", path, source))?;
+        let (file, status) = open_and_look(path, OpenOptions::new().read(true), OFlags::empty())?;
+        let file = OtherFile::new(file, &status);
         if let Ok(false) = keep_writers_out(&file, TURN_WAIT) {
             return Err(locked(path, &file));
         }
         let origin = Origin::here();
-        Ok(Self { file, path: path.to_path_buf(), origin, file_bytes: metadata.len() })
+        Ok(Self { file, path: path.to_path_buf(), origin, file_bytes: status.bytes })
     }
 }
 

@@ -36,6 +36,7 @@ use super::own_file::OwnFile;
 use super::pages::can_be_stored_to;
 use super::reservation::{Part, Protection, Reservation};
 use super::shared_counts;
+use super::shared_file::OtherFile;
 use super::status::Status;
 use super::{Span, Storage};
 use crate::format::{
@@ -1178,12 +1179,12 @@ impl Drop for Seated {
 }
 
 /// Opens a file again that this process has open, whatever its name is now.
-pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<File> {
+pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<OtherFile> {
+    let status = Status::of(file)?;
     let again = open_by_descriptor(file, path, options)?;
-    if Status::of(&again)?.is_same_file(&Status::of(file)?) {
-        return Ok(again);
-    }
-    Err(has_no_name())
+    let found = Status::of(&again)?;
+    let again = OtherFile::new(again, &found);
+    if found.is_same_file(&status) { Ok(again) } else { Err(has_no_name()) }
 }
 
 /// Does the same with a file of this handle, for a description of its own.
@@ -1320,8 +1321,17 @@ pub(super) fn since_boot_ns() -> u64 {
 }
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
-mod tests {
+pub(super) mod tests {
+    use super::super::writer_byte::{Claim, Exclusion};
     use super::*;
+
+    /// Returns whether a handle with this description could change the file.
+    pub(in super::super) fn is_free_to_write(file: &File) -> bool {
+        let byte = LockByte::WRITER;
+        let is_free = byte_locks::try_lock(file, byte, LockKind::Exclusive).expect("it is asked");
+        byte_locks::unlock(file, byte).expect("nothing fails");
+        is_free
+    }
 
     fn take(file: &File) -> Seat {
         let own = OwnFile::new(file.try_clone().expect("nothing fails")).expect("nothing fails");
@@ -1378,6 +1388,26 @@ mod tests {
         assert!(!others.is_clear(0));
         drop(second);
         assert!(others.is_clear(0));
+    }
+
+    #[test]
+    fn a_seat_leaves_this_process_its_claims() {
+        let Fixture { _dir, file, .. } = fixture();
+        let path = Path::new("/");
+        let claim = Claim::take(&file, Exclusion::Writers).unwrap().unwrap();
+        let looking = open_again(&file, path, File::options().read(true).write(true)).unwrap();
+        let is_kept = || !is_free_to_write(&looking);
+        assert!(is_kept());
+        for claims in [Claims::default(), Claims::without_room()] {
+            let seat = Seat::take(&file, path, true, &claims, None).unwrap();
+            assert!(is_kept(), "a place, or a description to take it by that was closed");
+            drop(seat);
+            assert!(is_kept(), "a seat that was given up");
+        }
+        drop(Seat::take_per_call(&file, path, None).unwrap());
+        assert!(is_kept(), "a seat by turns");
+        drop(claim);
+        assert!(is_free_to_write(&looking));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::fork::Origin;
 use super::neighbours::can_store_to_table;
 use super::reader_table::{COUNTS_PLACE, ReaderTable, open_again, since_boot_ns};
 use super::reservation::Protection;
+use super::shared_file::OtherFile;
 use crate::stats::{Lookups, SharedLookups};
 
 /// Words of the place.
@@ -41,7 +42,7 @@ const LOOKS: u32 = 100;
 pub(crate) struct SharedCounts {
     origin: Origin,
     /// A description of its own, which has the lock.
-    file: File,
+    file: OtherFile,
     table: ReaderTable,
 }
 
@@ -133,6 +134,8 @@ fn read_once(words: &[AtomicU64]) -> Counts {
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
 mod tests {
+    use super::super::reader_table::tests::is_free_to_write;
+    use super::super::writer_byte::{Claim, Exclusion};
     use super::*;
 
     fn file() -> (tempfile::TempDir, File) {
@@ -171,6 +174,22 @@ mod tests {
         let found = read(&table, &file);
         assert!(!found.is_counting);
         assert_eq!(found.lookups, some(14), "what was counted stays");
+    }
+
+    #[test]
+    fn counts_leave_this_process_its_claims() {
+        let (_dir, file) = file();
+        let claim = Claim::take(&file, Exclusion::Writers).unwrap().unwrap();
+        let looking = file.try_clone().unwrap();
+        let is_kept = || !is_free_to_write(&looking);
+        assert!(is_kept());
+        let open = |claims: Claims| SharedCounts::open(&file, Path::new("/"), &claims).unwrap();
+        assert!(open(Claims::without_room()).is_none());
+        assert!(is_kept(), "without a place");
+        drop(open(Claims::default()).expect("it is there"));
+        assert!(is_kept(), "a place that was given up");
+        drop(claim);
+        assert!(is_free_to_write(&looking));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct SharedFile(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    // Closed before the rest is dropped, which takes claims anew for other handles.
+    // Closed before the place is given up.
     file: OwnFile,
     path: PathBuf,
     is_writer: bool,
@@ -83,10 +83,7 @@ enum Place {
     /// `None` once it was given up.
     Claimed(Mutex<Option<Claim>>),
     /// None, and the description that the next handle has.
-    ByTurns(
-        Mutex<Option<File>>,
-        #[expect(dead_code, reason = "its drop takes claims anew")] Renewing,
-    ),
+    ByTurns(Mutex<Option<OtherFile>>),
 }
 
 impl SharedFile {
@@ -168,7 +165,8 @@ impl SharedFile {
             drop((own, file));
             return Err(error);
         }
-        let place = Place::ByTurns(Mutex::new(Some(own)), renewing);
+        renewing.end();
+        let place = Place::ByTurns(Mutex::new(Some(own)));
         Ok(Self::new(file, &status, path, is_writer, place))
     }
 
@@ -261,8 +259,8 @@ impl SharedFile {
     }
 
     /// Returns a description for a handle of its own, if handles take turns.
-    pub(super) fn own_description(&self) -> Option<io::Result<File>> {
-        let Place::ByTurns(next, _) = &self.0.place else { return None };
+    pub(super) fn own_description(&self) -> Option<io::Result<OtherFile>> {
+        let Place::ByTurns(next) = &self.0.place else { return None };
         if let Some(own) = next.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Some(Ok(own));
         }
@@ -275,15 +273,6 @@ impl SharedFile {
     /// Returns what takes the claims on the file anew when it is dropped.
     pub(super) fn renewing(&self) -> Renewing {
         self.0.file.renewing()
-    }
-
-    /// Takes the lock anew after a descriptor of the file was closed.
-    pub(super) fn renew(&self) {
-        if let Place::Claimed(claim) = &self.0.place
-            && let Some(claim) = &*claim.lock().unwrap_or_else(PoisonError::into_inner)
-        {
-            claim.renew();
-        }
     }
 }
 
@@ -425,7 +414,7 @@ mod tests {
             assert!(SharedFile::for_writer(file(&path), &path).is_err());
             claim.give_up_place();
             assert!(SharedFile::for_writer(file(&path), &path).is_ok());
-            clone.renew();
+            drop(clone.renewing());
             assert!(clone.file().metadata().is_ok());
         }
     }

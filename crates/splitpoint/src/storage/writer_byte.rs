@@ -103,7 +103,7 @@ impl Claim {
             found.handle_count += 1;
             return Ok(Some(Self { inode, origin }));
         }
-        let file = OwnFile::known(file.try_clone()?, status.device, status.inode);
+        let file = OwnFile::of_claim(file.try_clone()?, status.device, status.inode);
         if !lock(&file, libc::F_SETLK, kind_of(exclusion))? {
             return Ok(None);
         }

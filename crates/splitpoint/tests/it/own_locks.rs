@@ -519,11 +519,19 @@ fn a_claim_stays_whatever_ends_another_open_of_its_file() {
         // A copy of it may be made all the same.
         splitpoint::backup::backup(&path, dir.path().join("copy")).unwrap();
         assert!(is_kept(), "a backup");
+        splitpoint::repair::repair(&path, dir.path().join("none")).unwrap_err();
+        assert!(is_kept(), "a repair that was refused");
         drop(claim);
         assert!(!is_kept());
         let claim = SharedFile::for_reader(open_file(&path, false), &path).unwrap();
         drop(Options::new().read_only().open(&path).unwrap());
         assert!(is_kept(), "a reader that was closed");
+        splitpoint::repair::repair(&path, dir.path().join("repaired")).unwrap();
+        assert!(is_kept(), "a repair");
+        let copy = dir.path().join("copy");
+        let over = splitpoint::backup::Backup::of_file(&copy).replace_existing();
+        over.write(&path).unwrap_err();
+        assert!(is_kept(), "a backup that would replace it");
         drop(claim);
         assert!(!is_kept());
 
