@@ -123,9 +123,18 @@ fn failed(args: &Saving, error: &Error) -> Failure {
         ErrorKind::NotAStore if error.path() == Some(&args.output) => {
             Failure::using(&args.output, error).hint("give the name of a new file")
         }
+        // Of others the hint names another command; of these it would name this one.
+        _ if is_without_records(error) => store::opening(&args.file, error)
+            .hint("check the path: nothing in the file is of a store, so there is nothing to save"),
         _ if error.path() == Some(&args.output) => Failure::creating(&args.output, error),
         _ => store::opening(&args.file, error),
     }
+}
+
+/// Returns whether a file of no known kind was searched for records in vain.
+fn is_without_records(error: &Error) -> bool {
+    use splitpoint::FileKind::{BeginsWithZeros, Other};
+    matches!(error, Error::NotAStore { found: BeginsWithZeros | Other, .. })
 }
 
 impl Report {
@@ -245,17 +254,31 @@ impl Report {
     }
 
     fn failure(&self, args: &Saving) -> Failure {
-        let mut message =
-            format!("`{}` has lost {} of its log", self.store, bytes(self.missing_bytes));
-        if self.stale_max > 0 {
-            let _ = write!(
-                message,
-                ": up to {} are missing, out of date, or back after a delete",
-                counted(self.stale_max, "key")
-            );
-        }
+        let message = format!("`{}` {}", self.store, self.loss_in_words());
         let target = shell_word(&args.output.to_string_lossy());
         Failure::new(Exit::No, message)
             .hint(format!("compare with a backup if you have one: splitpoint dump {target} | sort"))
+    }
+
+    /// Returns what is lost, as far as it is known.
+    fn loss_in_words(&self) -> String {
+        if self.is_order_lost {
+            return "has lost its index and its checkpoint: nothing says how many keys are missing, \
+                    and any key may be out of date, or back after a delete"
+                .into();
+        }
+        let mut words = match self.missing_bytes {
+            0 => "has lost a part of its log".into(),
+            missing => format!("has lost {} of its log", bytes(missing)),
+        };
+        if self.stale_max > 0 {
+            let verb = if self.stale_max == 1 { "is" } else { "are" };
+            let _ = write!(
+                words,
+                ": up to {} {verb} missing, out of date, or back after a delete",
+                counted(self.stale_max, "key")
+            );
+        }
+        words
     }
 }

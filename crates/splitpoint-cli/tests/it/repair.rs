@@ -170,3 +170,35 @@ fn repair_of_a_store_that_is_being_written_is_refused() {
     drop(stdin);
     assert!(writer.wait().expect("the program ends").success());
 }
+
+/// The log of a compacted store does not have all, so its missing bytes say nothing of what is lost.
+#[test]
+fn repair_of_a_compacted_store_that_was_cut_does_not_count_what_is_missing() {
+    let sandbox = Sandbox::new();
+    let lines: String = (0..20_000).map(|i| format!("key {i}\tvalue\n")).collect();
+    sandbox.write("a.tsv", lines.as_bytes());
+    sandbox.run(&["load", "-q", "a.spt", "a.tsv"]).check(0, "", "");
+    let keys: String = (0..10_000).map(|i| format!("key {i}\n")).collect();
+    sandbox.run_with(&["delete", "-q", "a.spt", "--stdin"], keys.as_bytes()).check(0, "", "");
+    sandbox.run(&["compact", "-q", "a.spt"]).check(0, "", "");
+    let whole = sandbox.read("a.spt");
+    sandbox.write("cut.spt", &whole[..whole.len() / 2]);
+    let repair = sandbox.run(&["repair", "cut.spt", "-o", "saved.spt"]);
+    assert_eq!(repair.exit, 1, "{}", repair.stderr);
+    let message = "splitpoint: error: `cut.spt` has lost its index and its checkpoint: nothing says \
+                   how many keys are missing, and any key may be out of date, or back after a \
+                   delete\nhint: compare with a backup";
+    assert!(repair.stderr.starts_with(message), "{}", repair.stderr);
+}
+
+#[test]
+fn repair_of_a_file_that_was_no_store_does_not_advise_to_repair_it() {
+    let sandbox = Sandbox::new();
+    for (name, bytes) in [("zeros", vec![0; 40_000]), ("other", vec![0xb5; 40_000])] {
+        sandbox.write(name, &bytes);
+        let repair = sandbox.run(&["repair", name, "-o", "saved.spt"]);
+        assert_eq!((repair.exit, repair.text().as_str()), (3, ""));
+        assert!(repair.stderr.contains("so there is nothing to save"), "{}", repair.stderr);
+        assert!(!repair.stderr.contains("splitpoint repair"), "{}", repair.stderr);
+    }
+}
