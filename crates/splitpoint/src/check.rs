@@ -17,7 +17,7 @@ use left::Left;
 use losses::Losses;
 
 use crate::checkpoint::{Image, is_of_older_version};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, write_difference};
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
     Superblock, SuperblockFault, newest, u64_at,
@@ -47,7 +47,8 @@ pub struct Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, offset, expected, found } = self;
-        write!(f, "{what} at byte {offset}: expected {expected:#x}, found {found:#x}")
+        write!(f, "{what} at byte {offset}: ")?;
+        write_difference(f, what, *expected, *found)
     }
 }
 

@@ -312,6 +312,20 @@ impl Error {
     }
 }
 
+/// Ends a message about a damaged `what`: sizes are decimal, as other tools show them, and all else,
+/// such as checksums and addresses, is hex.
+pub(crate) fn write_difference(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    expected: u64,
+    found: u64,
+) -> fmt::Result {
+    match what {
+        "file size" | "end of the file" => write!(f, "expected {expected}, found {found}"),
+        _ => write!(f, "expected {expected:#x}, found {found:#x}"),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -333,10 +347,8 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Corrupt { what, offset, expected, found } => {
-                write!(
-                    f,
-                    "corrupt {what} at byte {offset}: expected {expected:#x}, found {found:#x}"
-                )
+                write!(f, "corrupt {what} at byte {offset}: ")?;
+                write_difference(f, what, *expected, *found)
             }
             Self::Locked { path, holders } => {
                 let remedy = Self::remedy_of_lock(holders);
@@ -401,6 +413,9 @@ mod tests {
         let error = Error::Corrupt { what: "record kind", offset: 4106, expected: 1, found: 9 };
         assert_eq!(error.to_string(), "corrupt record kind at byte 4106: expected 0x1, found 0x9");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let (what, expected, found) = ("file size", 40_960, 100);
+        let cut = Error::Corrupt { what, offset: 100, expected, found };
+        assert_eq!(cut.to_string(), "corrupt file size at byte 100: expected 40960, found 100");
     }
 
     #[test]

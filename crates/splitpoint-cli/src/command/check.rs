@@ -79,6 +79,9 @@ struct Consequences {
 #[derive(Debug, Serialize)]
 struct Damage {
     what: String,
+    /// What is damaged and where, for people.
+    #[serde(skip)]
+    words: String,
     #[serde(flatten)]
     place: Option<Place>,
     /// Both numbers, if the file states one and check found another.
@@ -112,9 +115,15 @@ struct Place {
 }
 
 impl Damage {
-    fn at(what: &str, offset: u64, expected: u64, found: u64) -> Self {
+    fn at(what: &'static str, offset: u64, expected: u64, found: u64) -> Self {
+        let words = splitpoint::check::Damage { what, offset, expected, found }.to_string();
         let place = Some(Place { offset, expected, found });
-        Self { what: what.to_string(), place, numbers: None }
+        Self { what: what.to_string(), words, place, numbers: None }
+    }
+
+    /// Damage that is described in words alone.
+    fn in_words(what: String, numbers: Option<Numbers>) -> Self {
+        Self { words: what.clone(), what, place: None, numbers }
     }
 
     fn of_doubt(doubt: &Doubt) -> Self {
@@ -125,7 +134,7 @@ impl Damage {
             Doubt::Discrepancy(discrepancy) => Some(Numbers::from(*discrepancy)),
             _ => None,
         };
-        Self { what: doubt.to_string(), place: None, numbers }
+        Self::in_words(doubt.to_string(), numbers)
     }
 }
 
@@ -213,7 +222,7 @@ fn report_of_other(store: String, check: TableCheck) -> Report {
         log_bytes: 0,
         lines: 0,
         damage_count: check.damage_count,
-        damages: damages.map(|what| Damage { what, place: None, numbers: None }).collect(),
+        damages: damages.map(|what| Damage::in_words(what, None)).collect(),
         consequences: Consequences::default(),
         kind: Kind::Other,
     }
@@ -241,14 +250,8 @@ fn report_of(store: String, report: &CheckReport) -> Report {
 
 fn in_words(report: &Report, console: Console) -> String {
     let mut text = String::new();
-    for Damage { what, place, .. } in &report.damages {
-        let _ = match place {
-            Some(Place { offset, expected, found }) => writeln!(
-                text,
-                "damage: {what} at byte {offset}: expected {expected:#x}, found {found:#x}"
-            ),
-            None => writeln!(text, "damage: {what}"),
-        };
+    for Damage { words, .. } in &report.damages {
+        let _ = writeln!(text, "damage: {words}");
     }
     let unlisted = report.damage_count - crate::number::count(report.damages.len());
     if unlisted > 0 {
