@@ -75,6 +75,13 @@ impl Failure {
         self
     }
 
+    /// Puts `other`, which failed too, and a semicolon before the message.
+    #[must_use]
+    pub(crate) fn after(mut self, other: impl fmt::Display) -> Self {
+        self.message = format!("{other}; {}", self.message);
+        self
+    }
+
     /// The store at `path` could not be opened.
     pub(crate) fn opening(path: &Path, error: &StoreError) -> Self {
         Self::opening_as(path, None, error)

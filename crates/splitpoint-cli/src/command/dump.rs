@@ -27,9 +27,11 @@ use crate::verify::damage_count_if_still;
 /// A key of an old file that has several values is written once for each, in their order; `load`
 /// keeps the last.
 ///
-/// Verifies the store first. If it is damaged, still writes every record that it can read, and
-/// exits with code 4. For an old file that is truncated or was not closed, the exit code is 1. A store
-/// that another process writes to is dumped as it is, and a note says that it was not verified.
+/// Verifies the store first. If it is damaged, writes the records up to the first that it cannot
+/// read, perhaps with wrong bytes among them, and exits with code 4; `repair` saves the others too.
+/// Of a damaged old file, writes every record that it can read. If the old file is truncated or was
+/// not closed, the exit code is 1 or 4. A store that another process writes to is dumped as it is, and a
+/// note says that it was not verified.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -150,7 +152,7 @@ fn damaged(args: &Args, damage_count: u64, written: Result<()>) -> Failure {
                  NEW.spt"
             ))
         }
-        Err(failure) if failure.exit() == Exit::Corrupt => failure.within(found),
+        Err(failure) if failure.exit() == Exit::Corrupt => failure.after(found),
         Err(failure) => failure,
     }
 }

@@ -94,7 +94,7 @@ fn check_and_dump_tell_their_progress_in_json() {
 /// Whether the dump comes to its end or stops at a record of no kind, it says what the check says.
 #[test]
 fn dump_counts_the_damages_that_check_counts() {
-    let (to_end, stopped) = (", the dump may hold wrong bytes", ": 1 record written before");
+    let (to_end, stopped) = (", the dump may hold wrong bytes", "; 1 record written before");
     for (at, mask, end) in [(0, 1, to_end), (-4, 8, stopped)] {
         let sandbox = Sandbox::with_words();
         let mut bytes = sandbox.read("words.spt");
