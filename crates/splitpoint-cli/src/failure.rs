@@ -145,7 +145,9 @@ impl Failure {
     pub(crate) fn reading(name: impl fmt::Display, source: &io::Error) -> Self {
         let failure = Self::io(format_args!("read {name}"), source);
         match source.kind() {
-            io::ErrorKind::NotFound => Self { exit: Exit::CannotOpen, ..failure },
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                Self { exit: Exit::CannotOpen, ..failure }
+            }
             _ => failure,
         }
     }
@@ -389,6 +391,12 @@ fn hint_of_io(source: &io::Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_input_without_permission_to_read_it_cannot_be_opened() {
+        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(Failure::reading("`a.tsv`", &refused).exit(), Exit::CannotOpen);
+    }
 
     /// One error of each kind, so that a new kind must be given an exit code and a hint here.
     fn one_of_each() -> Vec<(StoreError, Exit, Exit, bool)> {
