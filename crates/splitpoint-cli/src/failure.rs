@@ -276,7 +276,7 @@ fn hint_of_unsupported(feature: Unsupported, format: Option<Format>, file: &str)
         )),
         (_, BdbHash | BdbBtree | BdbRecno | BdbQueue | BdbHeap) => Some(hint_to_dump(file)),
         (Unsupported::Format, Store) => {
-            Some(format!("it is a store: splitpoint repair {file} -o NEW.spt"))
+            Some(format!("save what it still holds: splitpoint repair {file} -o NEW.spt"))
         }
         (Unsupported::Format, Db185Hash | Db185Btree) => None,
         (Unsupported::Format, _) | (Unsupported::Other, Db185Hash) => Some(hint_to_convert(file)),

@@ -138,7 +138,10 @@ pub(crate) fn by_format(
         Format::Dumb => Ok(Box::new(DumbFile::open(source, identity)?)),
         Format::BdbBtree => Ok(Box::new(BtreeFile::open(source, identity)?)),
         _ => {
-            let reason = format!("a {} file is not read", identity.format.name());
+            let reason = match identity.format {
+                Format::Store => "it is a store, not an old file".to_string(),
+                format => format!("files of the format {} cannot be read", format.name()),
+            };
             Err(Error::Unsupported { path: identity.path, feature: Unsupported::Format, reason })
         }
     }

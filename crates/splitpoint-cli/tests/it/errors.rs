@@ -96,7 +96,7 @@ fn a_hint_names_what_helps_with_the_file_that_was_found() {
         (&["dump", "words.tdb"], "check the path; to read it: tdbdump words.tdb"),
         (
             &["salvage", "words.spt", "-o", "new"],
-            "it is a store: splitpoint repair words.spt -o NEW.spt",
+            "save what it still holds: splitpoint repair words.spt -o NEW.spt",
         ),
         (&["get", "none.spt", "key"], "check the path"),
     ] {
