@@ -238,7 +238,8 @@ impl StatReport {
     }
 
     fn log_in_words(&self) -> String {
-        let written = size(self.log_bytes);
+        // Of all time: compaction has taken parts of it away.
+        let written = size(self.log_bytes) + " written so far";
         match self.unsafe_age_ms {
             _ if self.durable_bytes >= self.log_bytes => format!("{written}, all durable"),
             None => format!("{written}, {} durable", size(self.durable_bytes)),

@@ -12,7 +12,13 @@ fn stat_fits_80_columns_without_color() {
     assert_eq!((outcome.exit, outcome.stderr.as_str()), (0, ""));
     let text = outcome.text();
     assert!(text.starts_with("words.spt\n  records         3\n"), "{text}");
-    for needle in ["hash function   rapidhash-v3", "sum-pct", "ideal", "lines looked at, hit"] {
+    for needle in [
+        "hash function   rapidhash-v3",
+        "log             48 B written so far, all durable",
+        "sum-pct",
+        "ideal",
+        "lines looked at, hit",
+    ] {
         assert!(text.contains(needle), "no `{needle}` in\n{text}");
     }
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
