@@ -179,7 +179,7 @@ impl Report {
     /// Returns what was gained, and what it took.
     fn gain_in_words(&self) -> String {
         format!(
-            "{} on the disk, {} before; {:.1} % of its records are live; moved {}",
+            "{} on the disk, {} before; {:.1} % of the bytes of records are live; moved {}",
             bytes(self.disk_bytes),
             bytes(self.old_disk_bytes),
             percent(self.live_bytes, self.live_bytes + self.dead_bytes),

@@ -56,7 +56,7 @@ fn a_compaction_says_what_it_gained_and_a_second_one_finds_nothing() {
     let said = outcome.stderr.strip_prefix("splitpoint: compacted `a.spt` in ");
     let said = said.and_then(|said| said.split_once(" on the disk, ")).map(|(_, said)| said);
     let said = said.unwrap_or_else(|| panic!("{}", outcome.stderr));
-    assert!(said.contains(" % of its records are live; moved "), "{said}");
+    assert!(said.contains(" % of the bytes of records are live; moved "), "{said}");
     assert_eq!((outcome.exit, outcome.text().as_str()), (0, ""));
     // Without the reader table, which says nothing of the store.
     let content = || [&sandbox.read("a.spt")[..12288], &sandbox.read("a.spt")[16384..]].concat();
