@@ -109,7 +109,7 @@ fn tell(args: &Args, report: RehashReport, started: Instant, console: Console) -
     let is_unseeded = HashFunction::by_name(new).is_some_and(|function| !is_seeded(&function));
     let change = match old == new {
         true if is_unseeded => format!("with the same function {new}"),
-        true => format!("to a seed of {new}"),
+        true => format!("to a new seed of {new}"),
         false => format!("from {old} to {new}"),
     };
     console.note(format_args!(

@@ -52,7 +52,7 @@ fn without_a_function_there_is_a_new_seed_which_is_not_shown() {
     sandbox.run(&["rehash", "words.spt"]).check(
         0,
         "",
-        "splitpoint: moved 3 records of `words.spt` in [..] to a seed of rapidhash-v3\n",
+        "splitpoint: moved 3 records of `words.spt` in [..] to a new seed of rapidhash-v3\n",
     );
     assert_ne!(seed(), first);
     let args = ["rehash", "words.spt", "--hash", "siphash-1-3", "--seed", "0x5eed5eed", "--json"];
