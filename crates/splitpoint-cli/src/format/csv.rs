@@ -4,6 +4,7 @@
 //! different count shows a missing quote or a truncated file.
 
 use super::{Input, Place, ReadError, ReadRecords, Record};
+use crate::number::{count, counted};
 
 /// Some spreadsheets write this before the first field.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -171,9 +172,9 @@ impl ReadRecords for Reader {
                 continue;
             }
             if field_count != shape.field_count {
-                let expected = shape.field_count;
+                let columns = counted(count(field_count), "column");
                 let reason =
-                    format!("a row of {field_count} columns, where the first row has {expected}");
+                    format!("a row of {columns}, where the first row has {}", shape.field_count);
                 return Err(malformed(line, reason));
             }
             record.key.extend_from_slice(self.field(shape.key));

@@ -125,7 +125,7 @@ fn what_cannot_be_read_is_refused_with_its_place_and_what_to_do() {
         (
             &["table", "--keys", "csv"],
             2,
-            "`table`: line 3: a row of 1 columns, where the first row has 2",
+            "`table`: line 3: a row of 1 column, where the first row has 2",
         ),
         (&["open", "--keys", "csv"], 2, "`open`: line 2: a quote is opened and never closed"),
         (

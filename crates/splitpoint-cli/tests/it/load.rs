@@ -219,7 +219,7 @@ fn a_table_that_cannot_be_read_says_why_and_leaves_no_store() {
     }
     let outcome = sandbox.run(&["load", "-q", "new.spt", "a.csv", "--header"]);
     assert_eq!(outcome.exit, 1);
-    let reason = "line 3: a row of 1 columns, where the first row has 2";
+    let reason = "line 3: a row of 1 column, where the first row has 2";
     assert!(outcome.stderr.contains(reason), "{}", outcome.stderr);
     sandbox.run(&["count", "new.spt"]).check(0, "1\n", "");
 }

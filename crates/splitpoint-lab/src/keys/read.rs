@@ -484,7 +484,10 @@ fn read_error(error: csv::Error) -> ReadError {
         csv::ErrorKind::Io(error) => ReadError::Io(error),
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => ReadError::Malformed {
             place: Place::Line(line),
-            reason: format!("a row of {len} columns, where the first row has {expected_len}"),
+            reason: format!(
+                "a row of {}, where the first row has {expected_len}",
+                crate::number::counted(len, "column")
+            ),
         },
         kind => ReadError::Malformed { place: Place::Line(line), reason: format!("{kind:?}") },
     }

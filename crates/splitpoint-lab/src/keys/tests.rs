@@ -104,7 +104,7 @@ fn what_is_malformed_is_refused_with_its_place() {
             "byte 0: a key of 1684234849 bytes, and 16777216 are the most: the lengths may be \
              written in another way",
         ),
-        ("csv", b"a,b\nc\n", "line 2: a row of 1 columns, where the first row has 2"),
+        ("csv", b"a,b\nc\n", "line 2: a row of 1 column, where the first row has 2"),
         ("csv", b"a,b\nc,\"d\ne,f\n", "line 2: a quote is opened and never closed"),
         ("csv", b"a\nb\n", "line 1: expected a column 2, found a row of 1"),
     ] {
