@@ -130,7 +130,7 @@ fn the_league_is_timed_and_its_first_words_name_the_fastest() {
         text.split_whitespace()
             .collect::<Vec<_>>()
             .join(" ")
-            .contains("Another word than fits means p < 2^-20"),
+            .contains("A verdict other than fits means p < 2^-20"),
         "{text}"
     );
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

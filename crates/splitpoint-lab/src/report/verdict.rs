@@ -172,8 +172,8 @@ fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
 fn threshold(table_count: u64) -> String {
     let one_in = 2_f64.powf(FAILURE_BITS) / (2.0 * table_count.max(1) as f64);
     format!(
-        "Another word than fits means p < 2^-{FAILURE_BITS}, about one in a million: chance is ruled \
-         out. With {}, an ideal hash still gets one in 1 of {} runs.",
+        "A verdict other than fits means p < 2^-{FAILURE_BITS}, about one in a million: chance is \
+         ruled out. With {}, an ideal hash still gets such a verdict in 1 of {} runs.",
         counted(table_count, "table"),
         grouped(one_in as u64)
     )
