@@ -22,7 +22,8 @@ use crate::store;
 ///
 /// The copy holds every change up to one moment. The backup reads the store as it is, so no process
 /// has to wait or stop. It verifies every record that it copies. If one is damaged, there is no copy,
-/// and the exit code is 4. A damaged index does no harm to the copy, which gets its own.
+/// and the exit code is 4. A copy that is made gets an index of its own, so a damaged one does it no
+/// harm.
 ///
 /// The backup is built as DEST.backup-in-progress, with its index, and renamed once it is closed
 /// and durable, so a file named DEST is always complete. Ctrl-C leaves nothing behind.
