@@ -75,7 +75,8 @@ fn pair_of(item: Bound<'_, PyAny>) -> PyResult<Pair<'_>> {
         }
     };
     if tuple.len() != 2 {
-        let message = format!("a record is a key and a value, not {} elements", tuple.len());
+        let message =
+            format!("a record has 2 elements, a key and a value, and this one {}", tuple.len());
         return Err(PyValueError::new_err(message));
     }
     Ok((tuple.get_item(0)?, tuple.get_item(1)?))

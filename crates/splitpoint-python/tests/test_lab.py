@@ -77,6 +77,17 @@ class Measuring(Scratch):
         self.assertEqual((ours["hash"], ours["width_bits"]), ("crc", 32))
         self.assertEqual(ours["rows"], theirs["rows"])
 
+    def test_a_function_of_ones_own_is_never_called_without_keys(self):
+        counts = []
+
+        def first_bytes(keys):
+            counts.append(len(keys))
+            return [max(key) for key in keys]
+
+        lab.measure([b"ant", b"bee", b"cow"], hashes=[first_bytes])
+        self.assertEqual(sum(counts), 3)
+        self.assertNotIn(0, counts)
+
     def test_an_exception_of_ones_own_function_is_raised(self):
         def broken(keys):
             raise LookupError("of the function")

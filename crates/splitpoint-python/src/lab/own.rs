@@ -90,6 +90,9 @@ impl fmt::Debug for Calling {
 
 impl Calling {
     fn call(&self, py: Python<'_>, keys: &[&[u8]]) -> PyResult<Vec<Option<u64>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let function = {
             let state = self.calls.state();
             state.functions.get(self.index).map(|function| function.clone_ref(py))
