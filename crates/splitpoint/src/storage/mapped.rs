@@ -169,6 +169,23 @@ impl Mapped {
         }
     }
 
+    /// Gives a range whose pages are in the cache its blocks, or clears it; returns whether its pages have stayed.
+    fn allocate_cached(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        if !self.is_cached(offset, bytes) {
+            return self.clear_range(offset, bytes).map(|()| false);
+        }
+        let flags = rustix::fs::FallocateFlags::empty();
+        let claimed = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
+        });
+        match claimed {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.write_zeros(offset, bytes).map(|()| false)
+            }
+            other => other.map(|()| true),
+        }
+    }
+
     /// Returns whether a range of the file seems to be in the page cache, judging by a sample of
     /// its bytes.
     fn is_cached(&self, offset: u64, bytes: u64) -> bool {
@@ -416,25 +433,15 @@ impl Storage for Mapped {
     /// Keeps pages that are in the cache, since they are cheaper than new ones. A store to a page
     /// that is not would first read it from the disk.
     fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        if !self.is_cached(offset, bytes) {
-            return self.clear_range(offset, bytes);
-        }
-        let flags = rustix::fs::FallocateFlags::empty();
-        let claimed = uninterrupted(|| {
-            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
-        });
-        match claimed {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                return self.write_zeros(offset, bytes);
-            }
-            other => other?,
+        if !self.allocate_cached(offset, bytes)? {
+            return Ok(());
         }
         self.claims.claim_once(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
     fn claim_freed(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        if !self.is_cached(offset, bytes) {
-            return self.clear_range(offset, bytes);
+        if !self.allocate_cached(offset, bytes)? {
+            return Ok(());
         }
         self.claims.claim_alone(self.file.checked()?, offset..offset + bytes).map(drop)
     }
