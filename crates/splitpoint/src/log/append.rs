@@ -15,8 +15,8 @@ use crate::format::{
 use crate::live::CommitState;
 use crate::prefaulter::Ticket;
 use crate::region::{Extents, Region, View, has_ample_room};
-use crate::storage::Tail;
 use crate::storage::failure::is_want_of_room;
+use crate::storage::{Tail, no_room};
 
 /// How the bytes of a record reach the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -933,15 +933,25 @@ fn finish(next: NextSegment, region: &Region) -> Tail {
 
 /// Maps a segment, and clears it unless it `keeps_bytes` of its last use.
 fn new_tail(offset: u64, segment_bytes: u64, keeps_bytes: bool, region: &Region) -> Result<Tail> {
+    let mut is_claimed_alone = false;
     region.write("clear log segment of", |storage| match keeps_bytes {
         true if storage.is_volatile() => Ok(()),
         // What has pages may still lack blocks, in a copy with holes. Where the file system has room, the free
         // ranges beside it get none: nobody would count them.
-        true if has_ample_room(storage) => storage.claim_freed(offset, segment_bytes),
+        true if has_ample_room(storage) => {
+            is_claimed_alone = true;
+            storage.claim_freed(offset, segment_bytes)
+        }
         true => storage.claim_range(offset, segment_bytes),
         false => storage.write_zeros(offset, segment_bytes),
     })?;
-    map_tail(offset, segment_bytes, region)
+    let tail = map_tail(offset, segment_bytes, region)?;
+    // Others may fill the disk before the first store to a page that shares a folio with a hole.
+    let pages = if is_claimed_alone { tail.pages() } else { None };
+    if pages.is_some_and(|pages| !pages.can_ends_be_stored_to()) {
+        region.write("claim a log segment of", |_| Err(no_room()))?;
+    }
+    Ok(tail)
 }
 
 fn map_tail(offset: u64, segment_bytes: u64, region: &Region) -> Result<Tail> {

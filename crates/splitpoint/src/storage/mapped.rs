@@ -581,6 +581,7 @@ fn look_at(file: File) -> io::Result<(Arc<OwnFile>, (Identity, u64))> {
 #[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
 mod tests {
     use super::*;
+    use crate::format::GRANULE_BYTES;
     use crate::storage::limits::memory_limit_bytes;
 
     /// Returns the line that the kernel has of the mapping at `base`.
@@ -604,6 +605,19 @@ mod tests {
         let file = file.expect("the directory is ours");
         file.set_len(bytes).expect("a hole takes no room");
         (file, path)
+    }
+
+    /// Behind the end of the file a store raises the same signal as one without a block on a full disk.
+    #[test]
+    fn the_last_page_of_a_tail_that_cannot_be_stored_to_is_found_without_a_signal() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 4 * GRANULE_BYTES);
+        let storage = Mapped::new(file.try_clone().unwrap(), path, true).unwrap();
+        let tail = storage.open_tail(GRANULE_BYTES, 3 * GRANULE_BYTES, 0).unwrap();
+        let can_be_stored_to = || tail.pages().unwrap().can_ends_be_stored_to();
+        assert!(can_be_stored_to());
+        file.set_len(3 * GRANULE_BYTES).unwrap();
+        assert!(!can_be_stored_to());
     }
 
     /// `rr` is random reading, `hg` huge pages.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::mm::Advice;
 
 use super::{Owner, Span};
+use crate::format::GRANULE_BYTES;
 
 /// Bytes whose faults [`Pages::fault_in_slices`] takes in one call.
 const SLICE_BYTES: u64 = 128 << 10;
@@ -95,6 +96,13 @@ impl Pages {
     /// Returns whether all pages can be stored to; `false` if a store would raise a signal.
     pub(crate) fn can_be_stored_to(&self) -> bool {
         can_be_stored_to(self.span)
+    }
+
+    /// Returns the same of the first page and the last one, whose folios may go on outside.
+    pub(crate) fn can_ends_be_stored_to(&self) -> bool {
+        let Span { base, bytes } = self.span;
+        let last = base.wrapping_add((bytes - GRANULE_BYTES) as usize);
+        [base, last].into_iter().all(|base| can_be_stored_to(Span { base, bytes: GRANULE_BYTES }))
     }
 
     /// Does the same as [`fault_in`](Self::fault_in) with huge pages, if the file system has them.
