@@ -175,10 +175,12 @@ fn repair_of_a_store_that_is_being_written_is_refused() {
 #[test]
 fn repair_of_a_compacted_store_that_was_cut_does_not_count_what_is_missing() {
     let sandbox = Sandbox::new();
-    let lines: String = (0..20_000).map(|i| format!("key {i}\tvalue\n")).collect();
+    let lines: Vec<String> = (0..20_000).map(|i| format!("key {i}\tvalue")).collect();
+    let lines = lines.join("\n") + "\n";
     sandbox.write("a.tsv", lines.as_bytes());
     sandbox.run(&["load", "-q", "a.spt", "a.tsv"]).check(0, "", "");
-    let keys: String = (0..10_000).map(|i| format!("key {i}\n")).collect();
+    let keys: Vec<String> = (0..10_000).map(|i| format!("key {i}")).collect();
+    let keys = keys.join("\n") + "\n";
     sandbox.run_with(&["delete", "-q", "a.spt", "--stdin"], keys.as_bytes()).check(0, "", "");
     sandbox.run(&["compact", "-q", "a.spt"]).check(0, "", "");
     let whole = sandbox.read("a.spt");
