@@ -933,21 +933,19 @@ fn finish(next: NextSegment, region: &Region) -> Tail {
 
 /// Maps a segment, and clears it unless it `keeps_bytes` of its last use.
 fn new_tail(offset: u64, segment_bytes: u64, keeps_bytes: bool, region: &Region) -> Result<Tail> {
-    let mut is_claimed_alone = false;
+    let storage = region.storage();
+    // Where the file system has room, the free ranges beside it get no blocks: nobody would count them.
+    let is_alone = keeps_bytes && !storage.is_volatile() && has_ample_room(storage);
     region.write("clear log segment of", |storage| match keeps_bytes {
         true if storage.is_volatile() => Ok(()),
-        // What has pages may still lack blocks, in a copy with holes. Where the file system has room, the free
-        // ranges beside it get none: nobody would count them.
-        true if has_ample_room(storage) => {
-            is_claimed_alone = true;
-            storage.claim_freed(offset, segment_bytes)
-        }
+        // What has pages may still lack blocks, in a copy with holes.
+        true if is_alone => storage.claim_freed(offset, segment_bytes),
         true => storage.claim_range(offset, segment_bytes),
         false => storage.write_zeros(offset, segment_bytes),
     })?;
     let tail = map_tail(offset, segment_bytes, region)?;
     // Others may fill the disk before the first store to a page that shares a folio with a hole.
-    let pages = if is_claimed_alone { tail.pages() } else { None };
+    let pages = if is_alone { tail.pages() } else { None };
     if pages.is_some_and(|pages| !pages.can_ends_be_stored_to()) {
         region.write("claim a log segment of", |_| Err(no_room()))?;
     }
