@@ -81,13 +81,15 @@ const CHUNK: usize = 32;
 /// A clone is another handle to the same store, so give a clone to each thread that needs one.
 /// Dropping or [closing](Self::close) the last handle closes the store.
 ///
-/// After a `fork`, a child may read through a handle that was opened to read only, and beside a writer
-/// takes a place of its own among its readers. Through one that
-/// may write every call returns [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), except
-/// [`len`](Self::len), and dropping it does nothing: the parent does not see what the child looks at,
-/// and uses space again. So a child lets go of values and scans that were begun before the fork, and
-/// opens the store again, with [`reopen`](Self::reopen), when the parent has closed it. Of a table in memory the child has a private
-/// copy, which it may change.
+/// # Forks
+///
+/// After a `fork`, a child may read through a handle that was opened to read only; beside a writer it
+/// takes a place of its own among the readers. Through a handle that may write, every call in the child
+/// returns [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), except [`len`](Self::len), and dropping the
+/// handle does nothing. The reason: the parent does not see what the child looks at, and uses space again.
+/// So a child must drop values and scans from before the fork, and open the store again with
+/// [`reopen`](Self::reopen) when the parent has closed it. A table in memory is a private copy in the child,
+/// which may change it.
 ///
 /// # Examples
 ///
@@ -220,12 +222,13 @@ impl Db {
 
     /// Opens the same file again, with the options of this handle, except that it must exist.
     ///
-    /// A child of a fork needs a handle of its own to write. The file is the one that has the name now.
+    /// A child of a fork needs a handle of its own to write. If the file was replaced meanwhile, this opens
+    /// the file that has the name now.
     ///
     /// # Errors
     ///
-    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if this handle, or another,
-    /// may write as well. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of a table in memory.
+    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if this handle or another one
+    /// may write too. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a table in memory.
     ///
     /// # Examples
     ///
@@ -588,7 +591,7 @@ impl Db {
     /// The result is that of a [`put`](Self::put) for each pair, but the cache misses of 32 pairs
     /// overlap.
     ///
-    /// The items are tuples of a key and a value, or references to such: see [`AsPair`]. The
+    /// The items are tuples of a key and a value, or references to them: see [`AsPair`]. The
     /// iterator may use the store, since no lock is held while it produces items.
     ///
     /// # Errors
@@ -773,8 +776,8 @@ impl Db {
     /// `changes` is a reference to a [`Batch`](crate::Batch), or [`Change`]s that borrow their keys
     /// and values. The last change of a key wins; deleting a missing key is a no-op. A
     /// [`snapshot`](Self::snapshot) or a [`transaction`](Self::transaction) sees all of them or none;
-    /// a [`get`](Self::get) of another thread may see one before the other. It is a transaction that has
-    /// read nothing.
+    /// a [`get`](Self::get) of another thread may see one before the other. A batch is a transaction that
+    /// reads nothing.
     ///
     /// # Errors
     ///
@@ -789,7 +792,7 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// That of the single changes, and 24 bytes of log for more than one.
+    /// That of the single changes, and 24 bytes of log if there is more than one change.
     ///
     /// # Examples
     ///
@@ -967,9 +970,9 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Waits for the writer's lock, and copies nothing. Beside a writer of another process, or by turns, it
-    /// waits for nobody, or a second at most if a writer is stopped while it moves records, and reads the
-    /// list of all segments. By turns the handle that had the last turn mostly remembers them:
+    /// Waits for the writer's lock, and copies nothing. Beside a writer of another process, and on a handle
+    /// that takes turns, it does not wait (a second at most if a writer is stopped while it moves records),
+    /// and reads the list of all segments. The handle that had the last turn mostly remembers that list:
     /// [`Snapshot`] says when.
     ///
     /// # Examples
@@ -990,7 +993,7 @@ impl Db {
 
     /// Returns an iterator over every key with its value, in the order of the file.
     ///
-    /// It returns every key that there is when the scan begins exactly once, with its value of that
+    /// It returns every key that exists when the scan begins, exactly once, with its value of that
     /// moment, whatever other threads put or delete meanwhile: it is the scan of a
     /// [`snapshot`](Self::snapshot). If you delete each key that it returns, you delete everything.
     ///
@@ -999,10 +1002,10 @@ impl Db {
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged.
     /// - [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the scan has held back more
     ///   space than [`Options::max_snapshot_pin`] allows.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process begins segments all the time
-    ///   or, on a handle that may not write to the file, if one moves records for the first time.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process begins new segments all the time
+    ///   or, on a handle that may not write to the file, if another process moves records for the first time.
     ///
-    /// An item may be one of these errors, too, and is then the last one.
+    /// An item may also be one of these errors; it is then the last item.
     ///
     /// # Cost
     ///
@@ -1032,12 +1035,12 @@ impl Db {
         Scan::new(&self.store, &mut writer, hold)
     }
 
-    /// Returns a number that changes when another handle has changed the store before the last change of this
-    /// one, or `None` if another one may have changed it since.
+    /// Returns a number that stays the same as long as only this handle changes the store, or `None` if
+    /// another handle may have changed the store since the last change of this one.
     ///
-    /// What a program has learned of the store stays true of a handle that takes turns while the number
-    /// stays, except for its own changes. It is always `Some(0)` of a handle that is the only one to write,
-    /// and `None` of one that reads beside others. O(1), without a system call.
+    /// While a handle that takes turns returns the same number, what the program has learned of the store is
+    /// still true, except for its own changes. A handle that is the only one to write always returns
+    /// `Some(0)`, and one that reads beside others always `None`. O(1), without a system call.
     ///
     /// # Examples
     ///
@@ -1062,8 +1065,8 @@ impl Db {
         self.store.turns_of_others()
     }
 
-    /// Returns whether another process has opened the handle, of which this one is a fork: it may be in use
-    /// there. Costs no call of the system where the kernel can tell (Linux 4.14).
+    /// Returns whether the handle was opened by a parent process, of which this process is a fork; the parent
+    /// may be using it. On Linux 4.14 or later this makes no system call.
     #[inline]
     pub fn is_of_parent(&self) -> bool {
         self.store.is_of_parent()
@@ -1122,7 +1125,7 @@ impl Db {
         self.store.sync()
     }
 
-    /// Closes the store if this is its last handle, and returns whether it was.
+    /// Closes the store if this is its last handle, and returns whether it was the last.
     ///
     /// The last handle syncs the store, marks it clean and releases the lock on the file. While
     /// clones live, this call syncs the store, drops this handle and returns `false`; the store
@@ -1134,8 +1137,8 @@ impl Db {
     ///
     /// The last handle of a file also compacts it, as [`maintain`](Self::maintain) does, if more than half
     /// of it is free or dead, 64 of the smallest segments (4 MiB) have died, and the log is no longer than
-    /// 512 MiB. For that it reads twice as many bytes as have died, at most: seconds, on a slow disk. A
-    /// handle that takes turns does not.
+    /// 512 MiB. For that it reads at most twice as many bytes as have died, which takes seconds on a slow
+    /// disk. A handle that takes turns does not compact at a close.
     ///
     /// # Errors
     ///
@@ -1189,11 +1192,11 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// Durable when this returns; while a checkpoint is being synced, with that.
+    /// Durable when this returns or, if a checkpoint is being synced, when that sync ends.
     ///
     /// # Cost
     ///
-    /// Writes and syncs 4 KiB, unless they are what they were.
+    /// Writes and syncs 4 KiB, unless the store has these bytes already.
     ///
     /// # Examples
     ///
@@ -1232,14 +1235,14 @@ impl Db {
         self.store.lookups()
     }
 
-    /// Looks at the chains of about `bucket_count` buckets, while any process goes on to use the store,
-    /// and at what the lookups of all that count them have cost.
+    /// Measures the chains of about `bucket_count` buckets, while any process goes on using the store, and
+    /// returns with them what lookups have cost.
     ///
     /// `which` chooses the buckets, so give another number each time. Their hashes have some low bits in
-    /// common, so they are a smaller table of the same kind, and their keys a sample like any other if the
-    /// hash function fits. Where they are being split, fewer are looked at. A change of one of them shows
-    /// or does not, and of a table with no more buckets than these, a key that a split is moving may count
-    /// twice.
+    /// common. So they form a smaller table of the same kind, and if the hash function fits, their keys are a
+    /// sample like any other. While some of them are being split, fewer are measured. A change that is made
+    /// meanwhile may show or not. If the table has no more buckets than the sample, a key that a split is
+    /// moving may count twice.
     ///
     /// The lookups are those of all handles of the file that were opened with [`Options::instrument`], in
     /// all processes; see [`SharedLookups`](crate::stats::SharedLookups).
@@ -1305,9 +1308,9 @@ impl Db {
     /// disk, back to the system.
     ///
     /// Changes compact by themselves, until [`Options::live_share`] of the log is live. This call goes
-    /// on to where less than 3 % of each closed segment are dead records. Where an eighth of a file is
-    /// free, it also moves what is last in it to its beginning: segments, the index, the checkpoint. It
-    /// reads at most about `budget` bytes of segments; [`Maintenance::is_done`] says whether that was
+    /// on until less than 3 % of each closed segment is dead. If an eighth of the file is
+    /// free, it also moves whatever is at its end towards its beginning: segments, the index, the checkpoint.
+    /// It reads at most about `budget` bytes of segments; [`Maintenance::is_done`] says whether that was
     /// enough.
     ///
     /// Other threads may read all the time, and change the store after every 64 KiB, or 256 merged
@@ -1315,15 +1318,15 @@ impl Db {
     /// the index is copied.
     ///
     /// In a file it makes checkpoints, and waits for their syncs: one before a store is compacted for
-    /// the first time, one to free what was emptied, one after each round of moved segments, of at least
-    /// 4 MiB and 16 times the bytes of a checkpoint where as much is left to move, and one if the last one
-    /// ends the file. Free space becomes holes of the file; a [`close`](Self::close)
-    /// shortens it, and makes holes again of those that the opening has filled.
+    /// the first time; one to free the emptied segments; one after each round of moved segments (a round moves
+    /// at least 4 MiB and 16 times the bytes of a checkpoint, if that much is left to move); and one more if
+    /// the last checkpoint lies at the end of the file. Free space becomes holes of the file. A
+    /// [`close`](Self::close) shortens the file, and makes holes again where the opening has filled some.
     ///
-    /// A handle that takes turns does so in turns of a few megabytes, beside the changes of others, and
-    /// frees what was emptied when nothing is left to compact. It moves nothing but records, and no close
-    /// shortens the file: its free space becomes holes, of which [`Maintenance::returned_bytes`] counts
-    /// those that were there as well.
+    /// A handle that takes turns compacts in turns of a few megabytes, beside the changes of others, and
+    /// frees the emptied segments when nothing is left to compact. It moves only records, and no close
+    /// shortens the file: its free space becomes holes. [`Maintenance::returned_bytes`] then also counts
+    /// holes that were there before.
     ///
     /// # Errors
     ///
@@ -1335,9 +1338,10 @@ impl Db {
     /// # Cost
     ///
     /// Reads each segment that it empties once, and one bucket per record; writes what is live, and for
-    /// a file 8 bytes of log a record, and 5 to 6 bytes a key for each checkpoint. Where deletes have left
-    /// fewer keys than half of the fill factor, it merges buckets until there are nine tenths of it, and
-    /// gives their lines back; a handle that takes turns ([`Sharing::Shared`]) merges none.
+    /// a file 8 bytes of log a record, and 5 to 6 bytes a key for each checkpoint. If deletes have left
+    /// fewer keys per bucket than half of the fill factor, it merges buckets until there are nine tenths of
+    /// the fill factor, and gives their lines back. A handle that takes turns ([`Sharing::Shared`]) merges
+    /// none.
     ///
     /// # Examples
     ///
@@ -1371,8 +1375,8 @@ impl Db {
     ///
     /// Reads the file once, and the damaged segments of its log twice. Takes one bit of memory for
     /// each 8 bytes of the file and for each bucket, up to three bits where the log is damaged, and
-    /// up to two log segments (4 MiB) for a damaged one. Writers wait meanwhile, those of other
-    /// processes to open the file.
+    /// up to two log segments (4 MiB) for a damaged one. Writers wait meanwhile; a writer in another process
+    /// cannot open the file.
     ///
     /// # Examples
     ///

@@ -46,13 +46,13 @@
 //! sets of things already seen, tables too large for memory.
 //!
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
-//! - **One handle writes at a time**, for as long as it is open or by turns. Any number read meanwhile, in
-//!   any process: [`Options::sharing`].
-//! - **A large transaction is written twice**: beyond [`Options::transaction_bytes`] to a file without a name
-//!   first. One of a table in memory fits memory.
+//! - **One handle writes at a time**: for as long as it is open, or by turns with others. Any number read
+//!   meanwhile, in any process: [`Options::sharing`].
+//! - **A large transaction is written twice**: its changes beyond [`Options::transaction_bytes`] go to a file
+//!   without a name first. A table in memory refuses a transaction that large.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
-//! - It needs a 64-bit address space, because it maps whole files. We test it on Linux on x86-64.
+//! - **It needs a 64-bit address space**, because it maps whole files. We test it on Linux on x86-64.
 //!
 //! # Open and close
 //!
@@ -75,12 +75,12 @@
 //! # }
 //! ```
 //!
-//! [`Db::close`] reports what a drop cannot: whether the last changes became durable. A store that
-//! was not closed still loses nothing if the process is killed. After a power loss the next open
+//! [`Db::close`] reports what a drop cannot: whether the last changes became durable. If a process is
+//! killed and does not close the store, nothing is lost. After a power loss the next open
 //! rebuilds the index from the last checkpoint and the log after it.
 //!
 //! Values need no copy because the file is mapped into memory. In return the program must keep a
-//! contract while the file is open, which [`Db::open`] spells out; above all, no other program may
+//! contract while the file is open, which [`Db::open`] lists. The most important rule: no other program may
 //! write to the file or truncate it.
 //!
 //! # Put, get, delete
@@ -122,7 +122,7 @@
 //! # Many keys at once
 //!
 //! In a table larger than the processor's cache, a lookup spends most of its time waiting for
-//! memory. [`Db::get_many`] and [`Db::put_many`] take any iterator and overlap the waits of 32
+//! memory. [`Db::get_many`] and [`Db::put_many`] take any iterator and overlap the waits of several
 //! keys, which is several times faster than one call after the other.
 //!
 //! ```
@@ -159,8 +159,9 @@
 //! # Snapshots and transactions
 //!
 //! [`Db::snapshot`] returns the store as it is now, for as long as you hold it. [`Db::transaction`] runs
-//! a function that reads and writes any number of keys: all of its changes are made or none, as if no
-//! other thread had done anything meanwhile. If another has, it runs again.
+//! a function that reads and writes any number of keys. All of its changes are made or none, as if no
+//! other thread or process had changed anything meanwhile. If another one has changed what the function
+//! read, the function runs again.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -209,13 +210,12 @@
 //! | level | a power loss undoes at most | cost of a change |
 //! |---|---|---|
 //! | [`Durability::Sync`] | nothing that has returned | one shared flush of the device |
-//! | [`Durability::Async`] (default) | the last second and running sync | none on a fast device |
+//! | [`Durability::Async`] (default) | the last second, and what a running sync covers | none on a fast device |
 //! | [`Durability::Buffered`] | everything since the last [`Db::sync`] | none |
 //!
 //! After any crash a store holds a prefix of its changes, in the order in which they were made, and
 //! all of a batch or none of it. After a failed sync the handle refuses changes with
-//! [`ErrorKind::Poisoned`], because the operating system does not tell which of them the device
-//! has.
+//! [`ErrorKind::Poisoned`], because the operating system does not say which changes reached the device.
 //!
 //! # Threads
 //!
@@ -286,7 +286,7 @@
 //! | file | 8 TiB |
 //! | keys | 2^32 buckets, about 19 billion keys |
 //! | memory | 16 bytes of index per key, mapped; the rest is page cache |
-//! | address space | 8 times the file; [`Options`](Options#address-space) has more |
+//! | address space | up to 8 times the file: see [`Options`](Options#address-space) |
 //!
 //! # Backup, check and repair
 //!
@@ -312,9 +312,9 @@
 //!
 //! Replaced and deleted records give their space back, in files and in memory: each change pays for
 //! a little *compaction*, which moves live records out of segments that are mostly dead.
-//! [`Options::live_share`] says how much of the log is to be live, and [`Db::maintain`] compacts ahead
-//! while the program has nothing else to do. A value, a scan or a backup that is held keeps the space
-//! of what it may still read: copy what you keep for long.
+//! [`Options::live_share`] says how much of the log is to be live. [`Db::maintain`] compacts in advance,
+//! while the program has nothing else to do. A borrowed value, a snapshot, a scan or a backup keeps the
+//! space of everything that it may still read: copy a value that you keep for long.
 //!
 //! # Tables in memory
 //!
@@ -325,8 +325,8 @@
 //!
 //! [`Table`] is the interface of all access methods; [`open`] opens one by a URL, and [`TableExt`]
 //! gives any of them the methods of `Db`. `splitpoint-legacy` registers the files of dbm, ndbm,
-//! sdbm, gdbm and Berkeley DB. To write one, implement the eight required methods of [`Table`] and
-//! [`register`] an opener.
+//! sdbm, gdbm and Berkeley DB. To write an access method of your own, implement the eight required methods
+//! of [`Table`] and [`register`] an opener.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -349,7 +349,7 @@
 //!
 //! # Cargo features
 //!
-//! None is on by default, and programs need none. `sim` adds the simulated disk of the crash tests;
+//! No feature is on by default, and programs need none. `sim` adds the simulated disk of the crash tests;
 //! `fuzzing` adds the entry points of the fuzz targets, which are not part of the API.
 
 #![deny(unsafe_code)]

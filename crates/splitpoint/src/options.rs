@@ -88,7 +88,7 @@ pub enum Create {
     Never,
 }
 
-/// Who else may have the file of a store open: [`Options::sharing`].
+/// Who else may have the file of a store open; [`Options::sharing`] sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sharing {
@@ -96,7 +96,8 @@ pub enum Sharing {
     /// in this process and in others.
     #[default]
     OneWriter,
-    /// Nobody else, or, for a handle that only reads, none that may change the store.
+    /// Nobody else may have the file open. If the handle only reads, others may read too, but none may
+    /// change the store.
     Exclusive,
     /// Any number of handles that change the store by turns, in this process and in others, and any
     /// number that read it.
@@ -106,27 +107,28 @@ pub enum Sharing {
     /// turn loses nothing, and the next one goes on. Values that were returned stay valid while others
     /// change the store.
     ///
-    /// [`close`](crate::Db::close) does what the durability asks for, and no more: with
+    /// [`close`](crate::Db::close) syncs only what the durability asks for: with
     /// [`Durability::Buffered`] nothing. The next open goes on with the index as after a killed process.
     ///
     /// [`apply`](crate::Db::apply), [`update`](crate::Db::update) and the commit of a
-    /// [`Transaction`](crate::Transaction) are one turn each. There is no
-    /// [`maintain`](crate::Db::maintain) through such a handle.
+    /// [`Transaction`](crate::Transaction) are one turn each. [`maintain`](crate::Db::maintain) takes turns
+    /// of a few megabytes, and does not shorten the file.
     Shared,
     /// As [`Shared`](Self::Shared), and without any lock between calls: for a program that locks the
     /// file itself, or keeps it open for long and uses it seldom.
     ///
-    /// A lookup locks the file while it lasts, which takes microseconds, and returns a copy of the value.
-    /// A handle of another kind may come between two calls; while it keeps this one out,
-    /// a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after
-    /// [`Options::lock_timeout`]. A [`Scan`](crate::cursor::Scan), a
-    /// [`Snapshot`](crate::Snapshot) and a [`Transaction`](crate::Transaction) that has read keep theirs
-    /// until they end.
+    /// A lookup returns a copy of the value. It locks nothing while nobody changes the file; otherwise, and
+    /// on a handle that only reads, it locks bytes of the file for some microseconds. A
+    /// [`Scan`](crate::cursor::Scan), a [`Snapshot`](crate::Snapshot) and a
+    /// [`Transaction`](crate::Transaction) that has read hold such a lock until they end.
     ///
-    /// A thread of the handle may flush what its changes have begun, and locks nothing of the file.
+    /// A handle of another kind may open the file between two calls. While it keeps this one out,
+    /// a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after [`Options::lock_timeout`].
     ///
-    /// A handle that only reads locks nothing between calls either; one that must make an index of its own
-    /// keeps writers out as with [`Exclusive`](Self::Exclusive).
+    /// A thread of the handle may flush what its changes have written, and locks nothing of the file.
+    ///
+    /// A handle that only reads and has to build an index of its own, as after a power loss, keeps writers
+    /// out as with [`Exclusive`](Self::Exclusive).
     PerCall,
 }
 
@@ -152,13 +154,12 @@ pub(crate) enum Access {
 ///
 /// # Address space
 ///
-/// An open file takes address space of up to 8 times its size. If it has grown since the open, it
-/// takes up to a third more, because values that were returned earlier lie there. A small file
+/// An open file takes address space of up to 8 times its size, and up to a third more if it has grown since
+/// the open, because values that were returned earlier stay where they are. A small file
 /// takes 4.2 MiB and 4 to 6 mappings, a small table in memory 0.3 MiB, so a process can open ten
-/// thousand of either. A file of more than some 2,000 records takes 6.2 MiB at least. If a limit
-/// (`ulimit -v`) forbids that much, a file makes do with its size. If there is not even that, an open
-/// or a change returns
-/// [`ErrorKind::Full`](crate::ErrorKind::Full), and the store is unchanged.
+/// thousand of either. A file of more than about 2,000 records takes 6.2 MiB at least. If a limit
+/// (`ulimit -v`) forbids that much, an open takes only as much as the file has. If even that is too much,
+/// an open or a change returns [`ErrorKind::Full`](crate::ErrorKind::Full), and the store is unchanged.
 ///
 /// # Examples
 ///
@@ -468,11 +469,11 @@ impl Options {
 
     /// Opens the file for reading only. It must exist, and nothing of the store is written.
     ///
-    /// Any number of handles may do so, in any processes, also beside one that writes: each sees a change
-    /// as soon as the writer's own threads do. What they look at is not used again meanwhile, for which a
-    /// reader notes itself in the header of the file, or locks bytes of it if it may not write the file.
-    /// Where nobody knows the tables of the file, as after a power loss, the handle makes an index of its
-    /// own, and no writer is let in as long as it is open.
+    /// Any number of handles may read a file, in any processes, also beside one that writes. Each sees a
+    /// change as soon as the writer's own threads do. So that the writer does not use the space again that a
+    /// reader looks at, the reader notes itself in the header of the file, or locks bytes of the file if it
+    /// may not write to it. If the index in the file cannot be trusted, as after a power loss, the handle
+    /// builds an index of its own, and keeps writers out as long as it is open.
     ///
     /// # Examples
     ///
@@ -498,8 +499,8 @@ impl Options {
 
     /// Sets who else may have the file open; [`Sharing::OneWriter`] by default.
     ///
-    /// Where the system has no locks of open file
-    /// descriptions (Linux has), every handle that writes is exclusive.
+    /// On a system without locks of open file descriptions (Linux has them), every handle that writes is
+    /// exclusive.
     ///
     /// # Examples
     ///
@@ -531,9 +532,9 @@ impl Options {
     /// Sets how long an open waits for others to close the file before it fails with
     /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); not at all by default.
     ///
-    /// A handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) waits as long for its turn
-    /// with each change, by default 10 seconds; one with `PerCall` also with each lookup, if another one
-    /// lets nobody in.
+    /// On a handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) it also bounds how long each
+    /// change waits for its turn, and the default is 10 seconds. With `PerCall` it bounds each lookup too,
+    /// for which another handle may keep everybody out.
     ///
     /// # Examples
     ///
@@ -563,13 +564,13 @@ impl Options {
     /// Sets a function that ends the wait of an open for others: an open that waits calls it about every
     /// 10 ms, and fails with [`Locked`](crate::ErrorKind::Locked) once it returns `true`.
     ///
-    /// A program that must answer signals looks for them there. The call comes from the thread that opens,
-    /// which holds no lock meanwhile. A wait that ends within a second in any case does not call it, nor does
+    /// A program that must answer signals checks for them in this function. The thread that opens calls it,
+    /// and holds no lock meanwhile. A wait that ends within a second in any case does not call it, nor does
     /// a change that waits for its turn.
     ///
-    /// The handle keeps the function, and [`Db::reopen`](crate::Db::reopen) calls it again, perhaps in a child
-    /// of a fork: one that looks at a deadline ends that wait too, and what it holds lives as long as the
-    /// handle.
+    /// The handle keeps the function, with everything that it holds, and [`Db::reopen`](crate::Db::reopen)
+    /// calls it again, perhaps in a child of a fork. So a function that compares the time with a deadline may
+    /// end that wait at once.
     ///
     /// # Examples
     ///
@@ -616,10 +617,10 @@ impl Options {
         self
     }
 
-    /// Sets the permissions of a new file, from which the umask takes its share; 0o666 by default.
+    /// Sets the permissions of a new file, less those that the umask forbids; 0o666 by default.
     ///
     /// The file has them from its first moment, so nobody can open it before. An existing file keeps
-    /// its own. A new file of an old format, such as `db185:`, has those of the umask alone.
+    /// its own. A new file of an old format, such as `db185:`, ignores this option: only the umask counts.
     ///
     /// # Examples
     ///
@@ -678,15 +679,16 @@ impl Options {
     /// Sets the share of the log that is to be live, from 0.5 to 0.9; 0.78 by default.
     ///
     /// Replaced and deleted values take space until compaction moves what is live out of their
-    /// segments. More live share is less space and more work for each change: where keys are
-    /// overwritten at random, a byte that is stored costs 1.98 bytes written at 0.7, 2.73 at 0.78,
-    /// 4.12 at 0.85 and 5.35 at 0.9. Deletes of a handle may bring it down to six sevenths of that; puts after
-    /// them, another handle, or [`maintain`](crate::Db::maintain) bring it back.
+    /// segments. A larger share takes less space and makes each change more expensive: where keys are
+    /// overwritten at random, each byte that the program stores costs 1.98 bytes written at 0.7, 2.73 at
+    /// 0.78, 4.12 at 0.85 and 5.35 at 0.9. The deletes of a handle may bring the share down to six sevenths
+    /// of the value that is set here; later puts, another handle, or [`maintain`](crate::Db::maintain)
+    /// bring it back.
     ///
-    /// A file keeps no record of the share: it counts for this handle. A file is compacted at all only
-    /// once that gains something; from then on it has a checkpoint whenever it is closed, and libraries
-    /// from before 2026-11-23 refuse it. What is emptied is free after the next checkpoint: until then
-    /// the file takes more than its share.
+    /// The share is that of this handle; the file does not record it. Splitpoint begins to compact a file only
+    /// when that gains something. From then on the file has a checkpoint whenever it is closed, and libraries
+    /// from before 2026-11-23 refuse it. An emptied segment is free after the next checkpoint; until then the
+    /// file takes more space than the share says.
     ///
     /// # Examples
     ///
@@ -712,16 +714,16 @@ impl Options {
     ///
     /// What is replaced or deleted while a snapshot is open stays in the store for it, so a snapshot
     /// that is never dropped would let the store grow without bound. When the space that waits only for
-    /// the oldest snapshot exceeds the bound, the snapshot is given up: its next read returns
+    /// the oldest snapshot exceeds the bound, the store gives that snapshot up: its next read returns
     /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld).
     ///
-    /// What waits is counted in whole segments, and copies that compaction has made and left since count
-    /// too: up to three times the bytes of the records that are replaced. So with the default a snapshot
-    /// of a large store is given up before as much is replaced as is live.
+    /// The bound counts whole segments, and also copies that compaction has made and moved again since:
+    /// together up to three times the bytes of the records that are replaced. So with the default, the
+    /// store gives up a snapshot of a large store before as much has been replaced as was live.
     ///
     /// A [`scan`](crate::Db::scan) of a `Db` may hold back three times as much, by default three times
-    /// the log as it is when the scan begins, so that a program can delete every key that it returns. A
-    /// backup, [`retain`](crate::Db::retain) and [`clear`](crate::Db::clear) are never given up.
+    /// the log as it is when the scan begins, so that a program can delete every key that the scan returns.
+    /// The store never gives up a backup, a [`retain`](crate::Db::retain) or a [`clear`](crate::Db::clear).
     ///
     /// # Examples
     ///
@@ -741,16 +743,16 @@ impl Options {
     /// Sets how many bytes of memory the changes of a [`Transaction`](crate::Transaction) may take; 64
     /// MiB by default.
     ///
-    /// Beyond that they go to files without names beside the store, or in the folder for temporary files
-    /// where none can be made there, and from these to the log when it commits. So they take their room twice
-    /// until then; it is given back when the transaction ends, however it does. In memory the commit keeps
-    /// four bytes a bucket; to open the store after a crash right behind it takes at least 88 bytes a change.
+    /// Beyond the bound the changes go to files without names: beside the store or, if none can be created
+    /// there, in the directory for temporary files. The commit copies them to the log. So they take their
+    /// room on the disk twice until the transaction ends. The commit takes four bytes of memory a bucket; an
+    /// open after a crash right behind it takes at least 88 bytes of memory a change.
     ///
     /// A table in memory has no such files: a change beyond the bound returns
     /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge).
     ///
-    /// A transaction that has read more keys than fit into as much conflicts with every other commit, as if
-    /// it had read all of them.
+    /// The bound also applies to the list of keys that a transaction has read. If that list would be longer,
+    /// the transaction conflicts with every other commit, as if it had read all keys.
     ///
     /// # Examples
     ///
@@ -770,8 +772,8 @@ impl Options {
 
     /// Builds a new index instead of trusting the one in the file, for files of unknown origin.
     ///
-    /// A store that was never compacted gets it from its log alone. One that was compacted gets it from
-    /// its checkpoint and the log after it, which have checksums: without a valid checkpoint the open
+    /// If the store was never compacted, its log alone is enough. If it was compacted, the index comes from
+    /// its checkpoint and the log after it, which both have checksums; without a valid checkpoint the open
     /// fails.
     ///
     /// It costs a pass over the log, or over the checkpoint and the log after it.
@@ -794,18 +796,18 @@ impl Options {
         self
     }
 
-    /// Counts what the lookups of the handle cost: [`Db::lookups`](crate::Db::lookups) has the
-    /// reading. Off by default.
+    /// Counts what the lookups of the handle cost; [`Db::lookups`](crate::Db::lookups) returns the
+    /// counts. Off by default.
     ///
-    /// A lookup then adds to four counters in a cache line of its thread's own; the threads of a
-    /// process beyond the first 63 share one. That takes 10 to
-    /// 12 ns of a lookup in the cache, and a fifth of one that overlaps with others
+    /// Each lookup then adds to four counters in a cache line of its own thread; the threads of a
+    /// process beyond the first 63 share one. That adds 10 to 12 ns to a lookup in the cache, and a fifth to
+    /// one whose wait for memory overlaps with others
     /// (`record/2026-11-23-xeon-106-2core`). Without the option, a lookup tests one pointer.
     ///
-    /// Of a file that others may have open, a thread publishes the counts ten times a second: other
+    /// If others may have the file open, a thread publishes the counts ten times a second. Other
     /// processes see them with [`Db::sample`](crate::Db::sample), `splitpoint stat --watch` and
-    /// `splitpoint lab live`. A handle that only reads does so once it has a place in the reader table,
-    /// and none that may not write to the file.
+    /// `splitpoint lab live`. A handle that only reads publishes them once it has a place in the reader
+    /// table; a handle that may not write to the file publishes none.
     ///
     /// # Examples
     ///
@@ -858,8 +860,8 @@ impl Options {
         self
     }
 
-    /// Calls `function` when an open or a change has waited a second for its turn, with those it waits for,
-    /// and again when others stand in the way.
+    /// Calls `function` when an open or a change has waited for others for a second, with the list of those
+    /// others, and again when another one comes first in that list.
     ///
     /// The call comes from the thread that waits, within [`lock_timeout`](Self::lock_timeout). The
     /// function must not use the table.
