@@ -306,8 +306,8 @@ impl Table {
 
     /// Store every pair of a mapping, or of an iterable of pairs, in order.
     ///
-    /// Those before one that fails are stored. `durability` is the level of this call; with ``"sync"``
-    /// the device is waited for once, at the end.
+    /// If one pair fails, those before it are stored. `durability` is the level of this call; with
+    /// ``"sync"`` the call waits for the device once, at the end.
     #[pyo3(signature = (pairs, *, durability=None))]
     fn put_many(
         &self,
@@ -406,8 +406,9 @@ impl Table {
 
     /// Close the table, and make its changes durable. Closing it again has no effect.
     ///
-    /// It compacts a file of which more than half is free or dead, up to a log of 512 MiB, unless the table
-    /// takes turns: that may take seconds, also where a table is closed because nothing refers to it any more.
+    /// If more than half of the file is free or dead, it also compacts the file, up to a log of 512 MiB,
+    /// unless the table takes turns. That may take seconds, even if the table is closed only because nothing
+    /// refers to it any more.
     ///
     /// Raises `BufferError` while a view of a value is open.
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -290,7 +290,7 @@ impl Transaction {
 
     /// Make all changes, or none, and end the transaction.
     ///
-    /// Raises `splitpoint.error` with code ``"conflict"`` if something that it has read is no longer so;
+    /// Raises `splitpoint.error` with code ``"conflict"`` if something that it has read has changed;
     /// then nothing is changed. `durability` is the level of these changes.
     #[pyo3(signature = (*, durability=None))]
     fn commit(&self, py: Python<'_>, durability: Option<&str>) -> PyResult<()> {

@@ -38,9 +38,9 @@ class _Views:
 class Snapshot(_native.Snapshot, _Views, collections.abc.Mapping):
     """A table as it was at one moment: `Table.snapshot` returns it.
 
-    Any thread may use it. It sees all of a batch or a transaction, or nothing of it. Every call raises
-    `splitpoint.error` with code ``"snapshot_too_old"`` if it has kept more in the file than all records
-    took when it was taken, and more than 64 MiB.
+    Any thread may use it. It sees all of a batch or a transaction, or nothing of it. If it keeps more
+    space than 64 MiB, and more than all records took when it was taken, every call raises
+    `splitpoint.error` with code ``"snapshot_too_old"``.
 
     >>> with splitpoint.open_url("mem:") as table:
     ...     table.update(a="1", b="2")
@@ -66,8 +66,8 @@ class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
     """Reads of one moment, and changes that take effect together: `Table.transaction` begins one.
 
     It reads the table as it was at its first read, and its own changes. `commit`, or the end of a
-    ``with``, makes all changes, or raises `splitpoint.error` with code ``"conflict"`` and makes none if
-    something that it has read is no longer so. Nobody waits for a transaction before that.
+    ``with``, makes all changes. If something that the transaction has read has changed, it makes none,
+    and raises `splitpoint.error` with code ``"conflict"``. Until then nobody waits for a transaction.
 
     >>> with splitpoint.open_url("mem:") as table:
     ...     with table.transaction() as transaction:
@@ -104,8 +104,8 @@ class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
     def commit(self, *, durability=None):
         """Make all changes, or none, and end the transaction.
 
-        Raises `splitpoint.error` with code ``"conflict"`` if something that it has read is no longer
-        so; then nothing is changed. `durability` is the level of these changes.
+        Raises `splitpoint.error` with code ``"conflict"`` if something that it has read has changed;
+        then nothing is changed. `durability` is the level of these changes.
         """
         self._is_ended = True
         super().commit(durability=durability or self._durability)

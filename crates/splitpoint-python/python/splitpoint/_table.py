@@ -42,11 +42,11 @@ def open(
     One table at a time may change a file, as long as it is open, and any number read it meanwhile,
     here and in other processes; each sees a change as soon as it is made. With `sharing` ``"exclusive"``
     nobody else has the file open; with ``"shared"`` any number of tables change it by turns, and with
-    ``"per-call"`` they do so without a lock between calls. An open waits for others
-    for `lock_timeout` seconds, and for its turn, with ``"shared"`` or ``"per-call"``, for 10 at least. A
-    change waits for its turn for 10.
+    ``"per-call"`` they do so without a lock between calls. An open waits up to `lock_timeout` seconds
+    for others; with ``"shared"`` or ``"per-call"`` it waits at least 10 seconds for its turn. A change
+    waits up to 10 seconds for its turn.
 
-    With `instrument` it counts what its lookups cost, for `Table.lookups` and for
+    With `instrument` the table counts what its lookups cost, for `Table.lookups` and for
     ``splitpoint stat --watch`` in another process.
 
     A file of gdbm, ndbm, sdbm, Berkeley DB, cdb or `dbm.dumb` can be opened with ``"r"``, one of
@@ -265,7 +265,7 @@ _REOPENED = ("cache_bytes", "hash", "sharing", "lock_timeout", "instrument")
 class Table(_native.Table, collections.abc.MutableMapping):
     """A dict of bytes in a file: `splitpoint.open` returns it.
 
-    Keys and values are `bytes`, or any buffer; `str` is stored as UTF-8. What comes back is `bytes`.
+    Keys and values are `bytes`, or any buffer; `str` is stored as UTF-8. Reads return `bytes`.
     All calls may come from any thread.
 
     >>> table = splitpoint.open("pets.spt", "n")
@@ -312,9 +312,9 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def reopen(self):
         """Open the same file again with the same options, and return the new table.
 
-        A child of a fork may read through a table that its parent has opened to write, not change it.
-        For that it opens its own with this, when the parent has closed the other; `lock_timeout` waits
-        for that.
+        A child of a fork may read through a table that its parent has opened to write, but not change
+        it. To change it, the child opens its own table with this call, after the parent has closed the
+        other; with `lock_timeout` it waits until the parent has.
 
         >>> splitpoint.open("pets.spt").close()
         >>> with splitpoint.open("pets.spt", "r") as table, table.reopen() as again:
@@ -487,10 +487,10 @@ class Table(_native.Table, collections.abc.MutableMapping):
         return Snapshot(self)
 
     def transaction(self, *, durability=None):
-        """Begin a `Transaction`: changes that take effect together, if what it has read is still so.
+        """Begin a `Transaction`: changes that take effect together, if all it has read is still true.
 
-        The end of a ``with`` commits it, and an exception undoes it. `transact` runs a function in
-        one, again if it conflicts. `durability` is the level of its changes.
+        The end of a ``with`` commits it, and an exception undoes it. `transact` runs a function in a
+        transaction, and again after a conflict. `durability` is the level of its changes.
 
         >>> with splitpoint.open_url("mem:") as table:
         ...     table["stock"] = "3"
@@ -507,9 +507,9 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def transact(self, function, *, durability=None, attempts=100):
         """Call `function` with a `Transaction`, commit it, and return what `function` has returned.
 
-        If it conflicts with what others have changed meanwhile, this calls `function` again, with a
-        new one; after so many `attempts` it raises the conflict. So `function` should do nothing else
-        that matters. If it raises an exception, nothing is changed.
+        If the transaction conflicts with what others have changed meanwhile, this calls `function`
+        again, with a new transaction; after `attempts` calls it raises the conflict. So `function`
+        should have no other effects. If it raises an exception, nothing is changed.
 
         >>> def pay(accounts):
         ...     for name, amount in ("alice", -5), ("bob", 5):
@@ -566,7 +566,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def nextkey(self, key):
         """Return the key after `key` in the order of the file, or `None` after the last.
 
-        The key that the last call returned costs nothing to find, any other one a scan.
+        If `key` is the one that the last call returned, this costs nothing; otherwise it costs a scan.
         """
         last, walk = self._walk
         sought = key.encode() if isinstance(key, str) else memoryview(key).tobytes()
