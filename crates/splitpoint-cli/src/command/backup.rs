@@ -21,9 +21,9 @@ use crate::store;
 /// Copy a store consistently, even while another process writes to it
 ///
 /// The copy holds every change up to one moment. The backup reads the store as it is, so no process
-/// has to wait or stop. It verifies every record that it copies. If one is damaged, there is no copy,
-/// and the exit code is 4. A copy that is made gets an index of its own, so a damaged one does it no
-/// harm.
+/// has to wait or stop. It verifies every record that it copies. If a record is damaged, there is no
+/// copy, and the exit code is 4. The copy gets a new index, so a damaged index of the source does not
+/// matter.
 ///
 /// The backup is built as DEST.backup-in-progress, with its index, and renamed once it is closed
 /// and durable, so a file named DEST is always complete. Ctrl-C leaves nothing behind.

@@ -20,16 +20,18 @@ const STEP_BYTES: u64 = 4 << 20;
 
 /// Give the space of replaced and deleted values back
 ///
-/// A store that is changed gives space back by itself, until 78 % of its log are live values. This
+/// Each change of a store gives some space back, until 78 % of its log are live values. This
 /// command goes on until less than 3 % of each segment is dead. Use it after many deletes, or before
-/// you archive or copy the file.
+/// you archive the file.
 ///
 /// Moves live values out of the segments that have dead ones, frees those segments, and shortens
 /// the file or makes holes in it. Works in place: the disk needs room for a few segments and for a
 /// checkpoint of the index. The store is valid at every moment; after Ctrl-C, a kill or an error
-/// what was moved stays moved, and the next run goes on. Others can read FILE meanwhile. Programs that
-/// change it by turns go on, and the command compacts in turns of a few megabytes: then the file gets
-/// holes and is not shortened. Others wait to write to it.
+/// what was moved stays moved, and the next run goes on.
+///
+/// Other processes can read FILE meanwhile. If programs change it by turns, they go on, and the
+/// command compacts in turns of a few megabytes; then the file gets holes and is not shortened. Other
+/// writers have to wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

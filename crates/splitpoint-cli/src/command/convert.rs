@@ -29,12 +29,12 @@ mod in_place;
 /// Detects the format of the source from its content, and never writes to it. The new file appears
 /// once it is complete, with its record count verified. If something cannot be converted (a second
 /// record or value of a key, a damaged page), convert lists it, converts the rest and exits with
-/// code 1. The exit code is also 1 if the source holds other numbers of records, pages or blocks
-/// than it states, because then it is truncated or was not closed.
+/// code 1. The exit code is also 1 if the source does not have the numbers of records, pages or
+/// blocks that it states, because then it is truncated or was not closed.
 ///
-/// A key of Berkeley DB or cdb may have several values. --duplicates says what becomes of them; a
-/// cdb gets them all without it. Otherwise convert keeps the first, counts the others as left out,
-/// and exits with code 1.
+/// A key of Berkeley DB or cdb may have several values. --duplicates says what becomes of them.
+/// Without it, a new cdb gets all of them; for other formats convert keeps the first, counts the
+/// others as left out, and exits with code 1.
 ///
 /// With --in-place the store takes the name of the old file, and the old file is kept with the
 /// suffix `.old`. If something cannot be converted, the old file stays in place unless

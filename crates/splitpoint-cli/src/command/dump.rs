@@ -29,9 +29,9 @@ use crate::verify::damage_count_if_still;
 ///
 /// Verifies the store first. If it is damaged, writes the records up to the first that it cannot
 /// read, perhaps with wrong bytes among them, and exits with code 4; `repair` saves the others too.
-/// Of a damaged old file, writes every record that it can read. If the old file is truncated or was
-/// not closed, the exit code is 1 or 4. A store that another process writes to is dumped as it is, and a
-/// note says that it was not verified.
+/// If an old file is damaged, writes every record that it can read; if it is truncated or was not
+/// closed, the exit code is 1 or 4. If another process writes to the store, dumps it as it is, and
+/// prints a note that it was not verified.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -22,9 +22,10 @@ use crate::store::{self, Opened};
 /// With several keys, writes the values in the order of the keys, one per line, or NUL-terminated
 /// with -0. Skips missing keys, reports how many there are, and exits with code 1.
 ///
-/// All values are of one moment, whatever other processes change meanwhile. That holds for --stdin
-/// too, whose keys are looked up as they come: until the last one, the file keeps what others replace
-/// or delete. If that exceeds both 64 MiB and the size of its records, the command ends with an error.
+/// All values are those of one moment, whatever other processes change meanwhile. This is also so
+/// with --stdin, which looks up each key as it comes: until the last one, the file keeps what others
+/// replace or delete. If that exceeds both 64 MiB and the size of its records, the command ends with
+/// an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

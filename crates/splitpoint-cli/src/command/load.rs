@@ -30,8 +30,8 @@ use crate::store::{self, DurabilityName, Opened, WriteOptions};
 /// format from the first bytes of the input and prints it; --format overrides this. Replaces the
 /// value of an existing key, unless --no-overwrite is given.
 ///
-/// Other processes see each record as soon as it is stored. Those that take turns write in between;
-/// other writers wait for the end of the load, as long as their lock timeout.
+/// Other processes see each record as soon as it is stored. Processes that take turns can write in
+/// between; other writers wait for the end of the load, up to their lock timeout.
 ///
 /// Malformed input stops the load with exit code 1. The error names the line (for cdb, the byte)
 /// and the number of records stored before it. Ctrl-C stops the load in the same way, with exit

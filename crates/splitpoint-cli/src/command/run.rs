@@ -10,12 +10,12 @@ use crate::failure::{Exit, Failure, Result};
 
 /// Run a program with Splitpoint in the place of gdbm, ndbm, dbm, hsearch or db 1.85
 ///
-/// The program is found and run as without this command, except that the dynamic linker looks into
-/// the folder of the drop-ins first (gdbm, ndbm, dbm), or loads a library before all others (hsearch,
-/// db185). Without an option, it does so for every library that is installed. Nothing else is
-/// changed: old databases are only read unless SPLITPOINT_OLD_FILES=convert is set.
+/// Runs the program as without this command, except that the dynamic linker looks into the folder of
+/// the drop-ins first (gdbm, ndbm, dbm), or loads a library before all others (hsearch, db185).
+/// Without an option, it does so for every library that is installed. Nothing else is changed: old
+/// databases are only read unless SPLITPOINT_OLD_FILES=convert is set.
 ///
-/// A program that is linked statically, or runs with the rights of another user, is not reached.
+/// This has no effect on a program that is linked statically, or runs with the rights of another user.
 #[expect(clippy::doc_markdown, reason = "the help shows code marks as they are")]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 #[derive(Debug, clap::Args)]

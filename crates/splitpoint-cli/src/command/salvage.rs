@@ -22,8 +22,8 @@ use crate::store;
 /// their keys. The exit code is 1 if anything is in doubt, damaged or left out.
 ///
 /// A key of Berkeley DB or cdb may have several values. --duplicates says what becomes of them.
-/// Otherwise salvage saves the first, and counts the others as left out. Where a value is
-/// unreadable, no other takes its place.
+/// Without it, salvage saves the first, and counts the others as left out. If the chosen value is
+/// unreadable, salvage saves no other in its place.
 ///
 /// Never writes to the old file. The new store appears once it is complete.
 #[derive(Debug, clap::Args)]

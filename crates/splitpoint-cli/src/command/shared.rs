@@ -29,7 +29,7 @@ pub(super) struct Showing {
 /// How long a command waits for its turn to write.
 #[derive(Debug, clap::Args)]
 pub(super) struct Turn {
-    /// Wait at most so long for a process that writes to the store; 0 fails at once
+    /// Wait at most this long for a process that writes to the store; 0 fails at once
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     lock_timeout: u64,
 }

@@ -31,20 +31,19 @@ use crate::store;
 ///
 /// With --watch alone, looks at a sample of 2,048 buckets again and again, while any process uses the
 /// store, and prints what its chains cost beside the ideal: a line for each interval, or with --style
-/// the lines of Lever or vmstat, or with --json an object. Where programs count their lookups
-/// (`Options::instrument`), it shows what they have cost since the look before, in all processes. The
-/// store is open only during a look, and nobody waits for one.
+/// the lines of Lever or vmstat, or with --json an object. If programs count their lookups
+/// (`Options::instrument`), it also shows what the lookups of all processes have cost since the last
+/// look. The store is open only during a look, and nobody waits for it.
 ///
-/// The live share is that of the bytes of records; compaction keeps it at about 78 %, and at two thirds
-/// after many deletes. Under `segments`, `waiting` are segments that compaction has emptied and that become free with the next checkpoint,
-/// or when the values, scans and backups of the process that writes are gone. In JSON,
-/// `write_amplification` (bytes written for each byte of log) and `held_up_ms` (how long the oldest
-/// pin has held back space) are of this process, and null where there is nothing to say.
+/// The live share is the share of the bytes of records; compaction keeps it at about 78 %, and at two
+/// thirds after many deletes. Under `segments`, `waiting` counts segments that compaction has emptied.
+/// They become free with the next checkpoint, or when the writing process has dropped its values, scans
+/// and backups. In JSON, `write_amplification` (bytes written for each byte of log) and `held_up_ms` (how
+/// long the oldest pin has held back space) are figures of this process, and null if there are none.
 ///
-/// Beside a process that writes, lists under `readers` the others that have the store open to read: the
-/// place of each in the table of the file, its process, for how long it has been there, and whether a
-/// value that it holds or a scan keeps space from being used again. Readers that may not write to the
-/// file have no place, and are not listed.
+/// If another process writes to the store, lists the readers under `readers`: the place of each in the
+/// table of the file, its process, how long it has been there, and whether a value or a scan of it keeps
+/// space from being used again. Readers that may not write to the file have no place, and are not listed.
 ///
 /// For an old file, prints its parameters, its buckets by their number of records, and the same
 /// histogram of its keys.

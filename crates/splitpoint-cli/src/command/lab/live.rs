@@ -16,11 +16,11 @@ use crate::failure::Result;
 
 /// Show a store in use, or the hash tables of this machine's kernel, beside an ideal hash
 ///
-/// Of a store: looks at a sample of its chains, twice, while any process uses it, and shows what the
+/// With a store: looks at a sample of its chains, twice, while any process uses it, and shows what the
 /// lookups in between have cost, in all processes that count them (`Options::instrument`). With
-/// --watch, goes on to do so, a line for each interval.
+/// --watch, goes on and prints a line for each interval.
 ///
-/// Without a file, of the kernel: reads the sizes of the tables of dentries and inodes from the boot log,
+/// Without a file, shows the tables of the kernel: reads the sizes of the tables of dentries and inodes from the boot log,
 /// or computes them from the memory, and the number of objects from /proc. It lists what it cannot
 /// read; root can read more.
 #[derive(Debug, clap::Args)]
