@@ -75,8 +75,8 @@ pub enum Error {
         /// Who stands in the way, as far as the system tells; empty if it does not.
         holders: Vec<Holder>,
     },
-    /// Another process writes to the store, whose space is used again since a backup began that does
-    /// not keep it, or which it has for itself.
+    /// A backup cannot copy the store beside the process that writes to it: that process has the file for
+    /// itself, or has begun to use space again that the backup does not hold back.
     LockedCompacted {
         /// The file.
         path: PathBuf,
@@ -108,8 +108,9 @@ pub enum Error {
     },
     /// This handle can no longer be used; open the store again.
     ///
-    /// An earlier call failed, so the handle cannot promise durability, this process is a fork of the
-    /// one that opened the store, or another program has cut the file since, and another store is in it.
+    /// There are three causes: an earlier call failed, so the handle cannot promise durability; this process
+    /// is a fork of the one that opened the store; or another program has truncated the file since, and the
+    /// file contains another store now.
     Poisoned {
         /// The error of that call, or what this process is.
         reason: String,
@@ -136,14 +137,14 @@ pub enum Error {
     /// A snapshot or a scan held back more space than it may, and was given up: take a new one.
     /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) sets the bound.
     ///
-    /// In a store that is changed by turns it may come early: a handle does not know when others emptied the
-    /// segments that wait since its own last turn, and counts all of these as held back by every snapshot.
+    /// If handles change the store by turns, this may happen early: a handle does not know when others emptied
+    /// the segments that wait since its own last turn, so it counts all of them for every snapshot.
     SnapshotTooOld {
         /// The bound in bytes.
         bytes_max: u64,
     },
-    /// Another thread has changed what a transaction has read: nothing of the transaction is done. Run
-    /// it again; [`Db::transaction`](crate::Db::transaction) does.
+    /// Another thread or process has changed what a transaction has read, so the transaction changed nothing.
+    /// Run it again; [`Db::transaction`](crate::Db::transaction) does so.
     Conflict,
     /// An option, a URL or a value has an unusable value, or a call has no place where it was made.
     Invalid {

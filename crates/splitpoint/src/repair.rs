@@ -102,14 +102,14 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 ///
 /// The damaged file is opened for reading only. The new store keeps the hash function, the seed
 /// and the fill factor of the old one if a superblock still has them; otherwise it takes those
-/// of `options`, whose `cache_bytes` it has in any case. `watch` is called now and then with how
-/// far the work is, and can stop it. Until the new store is whole it is called
-/// `TARGET.repair-in-progress`, which is there when `watch` is called first; a killed process
+/// of `options`. It always takes the `cache_bytes` of `options`. `repair_with` calls `watch` now and then with
+/// its progress, and stops if `watch` says so. Until the new store is complete, its name is
+/// `TARGET.repair-in-progress`; that file exists before the first call of `watch`. A killed process
 /// leaves it, and the next repair to `target` writes it anew.
 ///
 /// # Errors
 ///
-/// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if nothing in the file is of a store.
+/// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if nothing in the file belongs to a store.
 /// - [`ErrorKind::Version`](crate::ErrorKind::Version) or
 ///   [`Unsupported`](crate::ErrorKind::Unsupported) if a newer version wrote it.
 /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a process has it open for writing.
@@ -118,8 +118,8 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 ///   cannot be written, and `Io` with [`Interrupted`](std::io::ErrorKind::Interrupted) if `watch`
 ///   stopped the work.
 ///
-/// After an error there is no file at `target`. That the damaged file cannot be read in places is
-/// not an error but in the report.
+/// After an error there is no file at `target`. Places of the damaged file that cannot be read are
+/// in the report; they are not an error.
 ///
 /// # Durability
 ///
@@ -128,8 +128,8 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 /// # Cost
 ///
 /// Reads the file once and the segments of the log four times, five times if there are batches.
-/// Takes, beside the cache of the new store, one bit of memory for each 8 bytes of the log, two where
-/// there are batches, 24 bytes for each record of the largest batch, and as much as the largest
+/// Besides the cache of the new store it takes one bit of memory for each 8 bytes of the log (two if
+/// there are batches), 24 bytes for each record of the largest batch, and as much as the largest
 /// record.
 pub fn repair_with(
     source: impl AsRef<Path>,

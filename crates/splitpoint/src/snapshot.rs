@@ -19,20 +19,22 @@ use crate::value::Value;
 /// # What it holds back
 ///
 /// What is replaced or deleted while it is open stays in the store, so do not keep it for long.
-/// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) bounds that. A snapshot that exceeds
-/// the bound is given up, the oldest first: its reads return
-/// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld). Values that it has returned stay
-/// valid. On a handle that reads beside other processes that goes for those with a place in the reader
-/// table: docs/durability.md says which have none.
+/// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) bounds that space. The store gives up
+/// snapshots that exceed the bound, the oldest first: their reads return
+/// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld). Values that such a snapshot has returned
+/// stay valid. If a handle reads beside other processes and has no place in the reader table, its snapshots
+/// are never given up; docs/durability.md says which handles have none.
 ///
 /// # Cost
 ///
-/// Taking one waits for the writer's lock; it copies nothing. Beside other processes it waits for nobody,
-/// or a second at most if a writer is stopped while it moves records, and reads the list of all segments. By
-/// turns the handle that had the last turn remembers them, unless a segment or a big value has begun or come
-/// free since, or another of its threads changes the store meanwhile. A read looks at one more word in memory,
-/// and at one record for each change of the key since. Each delete while it is open takes 50 to 100 bytes of
-/// memory until it, and every older scan, snapshot or backup, has ended.
+/// Taking a snapshot waits for the writer's lock, and copies nothing. Beside other processes it does not wait
+/// (a second at most if a writer is stopped while it moves records), and reads the list of all segments. A
+/// handle that takes turns and had the last turn remembers that list, unless a segment or a big value has begun
+/// or become free since, or another of its threads changes the store meanwhile.
+///
+/// A read looks at one more word in memory, and at one record for each change of the key since the snapshot.
+/// Each delete while the snapshot is open takes 50 to 100 bytes of memory, until it and every older scan,
+/// snapshot or backup have ended.
 ///
 /// # Examples
 ///
@@ -183,8 +185,8 @@ impl<'db> Snapshot<'db> {
         Scan::of(self.versions.clone(), self.versions.places()?)
     }
 
-    /// Returns `part_count` scans, for as many threads, that together return every key once. They are of
-    /// about the same size; of a small store some are empty. There is one at least.
+    /// Returns `part_count` scans, for as many threads, that together return every key once. They have
+    /// about the same size; if the store is small, some are empty. There is at least one.
     ///
     /// # Errors
     ///

@@ -23,16 +23,16 @@ const TRIES_WITHOUT_LOCK: u32 = 2;
 /// - It reads the store as it was at its first read, and its own changes.
 /// - Nobody sees its changes before it commits. Dropping it undoes them.
 /// - It is *serializable*: [`commit`](Self::commit) succeeds only if everything that it has read is still
-///   so; else it returns [`ErrorKind::Conflict`] and does nothing. A transaction that changes nothing
-///   always succeeds.
+///   true; otherwise it returns [`ErrorKind::Conflict`] and changes nothing. A transaction that changes
+///   nothing always succeeds.
 ///
 /// Nobody waits for a transaction before its commit. Its first read waits for a change that is being made.
-/// A change of a key that it has not read is blind, and conflicts with nothing.
+/// A change of a key that the transaction has not read is blind, and conflicts with nothing.
 ///
-/// One with more changes than fit [`Options::transaction_bytes`](crate::Options::transaction_bytes) keeps them
-/// in files that nobody else sees.
+/// If the changes do not fit into [`Options::transaction_bytes`](crate::Options::transaction_bytes), the
+/// transaction keeps them in files that nobody else sees.
 ///
-/// What it has read stays in the store until it ends, as for a [`Snapshot`](crate::Snapshot): see
+/// What it may still read stays in the store until it ends, as for a [`Snapshot`](crate::Snapshot): see
 /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin).
 ///
 /// # Examples
@@ -75,7 +75,7 @@ pub struct Savepoint {
 static NUMBERED: AtomicU64 = AtomicU64::new(0);
 
 impl<'db> Transaction<'db> {
-    /// Returns the value of `key`: that of an own change, or the one of the transaction's moment.
+    /// Returns the value of `key`: that of the transaction's own change, or the one of its moment.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<'db> Transaction<'db> {
         self.versions()?.get_hashed(key, hash)
     }
 
-    /// Returns whether `key` exists, with the own changes.
+    /// Returns whether `key` exists, after the transaction's own changes.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl<'db> Transaction<'db> {
         }
     }
 
-    /// Returns the number of keys, with the own changes.
+    /// Returns the number of keys, after the transaction's own changes.
     ///
     /// The transaction then conflicts with every commit that changes the number.
     ///
@@ -128,7 +128,7 @@ impl<'db> Transaction<'db> {
         Ok(count)
     }
 
-    /// Returns whether there are no keys, with the own changes.
+    /// Returns whether there are no keys, after the transaction's own changes.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<'db> Transaction<'db> {
         Ok(self.len()? == 0)
     }
 
-    /// Returns an iterator over every key with its value, with the own changes so far.
+    /// Returns an iterator over every key with its value, after the transaction's own changes so far.
     ///
     /// The transaction then conflicts with every other commit, so scan a [`Snapshot`](crate::Snapshot)
     /// if nothing that you write depends on it.
@@ -148,7 +148,7 @@ impl<'db> Transaction<'db> {
     ///
     /// # Cost
     ///
-    /// As [`Db::scan`], and a copy of the own changes.
+    /// As [`Db::scan`], and a copy of the transaction's own changes.
     ///
     /// # Examples
     ///
@@ -182,15 +182,15 @@ impl<'db> Transaction<'db> {
     ///
     /// The transaction is as before the call.
     ///
-    /// - [`ErrorKind::TooLarge`] if the key or the value is over its limit, or, of a table in memory, all
+    /// - [`ErrorKind::TooLarge`] if the key or the value is over its limit or, for a table in memory, if all
     ///   changes take more than [`Options::transaction_bytes`](crate::Options::transaction_bytes).
-    /// - [`ErrorKind::Io`] if there is no room for what is more than that.
+    /// - [`ErrorKind::Io`] if the disk has no room for the changes beyond that.
     /// - [`ErrorKind::ReadOnly`] on a handle opened for reading only.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.change(key.as_ref(), Some(value.as_ref()))
     }
 
-    /// Deletes `key` when the transaction commits, if it exists then. This is no read: ask
+    /// Deletes `key` when the transaction commits, if it exists then. This does not count as a read: call
     /// [`contains`](Self::contains) first if it matters whether the key exists.
     ///
     /// # Errors
@@ -234,13 +234,13 @@ impl<'db> Transaction<'db> {
         Savepoint { transaction: self.number.get(), mark: self.draft.mark() }
     }
 
-    /// Undoes the changes since `savepoint`. What was read since can still conflict. A scan that has to show
-    /// changes which are undone returns [`ErrorKind::Invalid`] if they were too many for memory.
+    /// Undoes the changes since `savepoint`. What was read since can still conflict. If a scan began before
+    /// the rollback and the undone changes were too many for memory, the scan returns [`ErrorKind::Invalid`].
     ///
-    /// If these cannot be read any more, each later call returns an error, and nothing can be committed.
+    /// If the changes cannot be read back, each later call returns an error, and nothing can be committed.
     ///
-    /// It does nothing after a rollback to an earlier savepoint, which has undone changes from before this
-    /// one, nor with the savepoint of another transaction.
+    /// This has no effect if a rollback to an earlier savepoint has already undone changes from before this
+    /// one, or if the savepoint belongs to another transaction.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         // A transaction without savepoints has no number.
         let is_own = savepoint.transaction != 0 && savepoint.transaction == self.number.get();
@@ -276,13 +276,14 @@ impl<'db> Transaction<'db> {
     ///
     /// # Errors
     ///
-    /// After an error no change is made, unless it is one of the device that was waited for: then the
-    /// changes can be seen, nobody knows whether a power loss takes them back, and the handle returns
-    /// [`ErrorKind::Poisoned`] from then on.
+    /// After an error no change is made, with one exception. If the commit waited for the device and the
+    /// device failed, the changes are visible, nobody knows whether a power loss takes them back, and the
+    /// handle returns [`ErrorKind::Poisoned`] from then on.
     ///
-    /// - [`ErrorKind::Conflict`] if something that the transaction has read is no longer so. Run it again
+    /// - [`ErrorKind::Conflict`] if something that the transaction has read has changed. Run it again
     ///   from the beginning.
-    /// - [`ErrorKind::SnapshotTooOld`] if nobody knows, because it has held back too much space.
+    /// - [`ErrorKind::SnapshotTooOld`] if the transaction has held back too much space, so that nobody can
+    ///   say whether what it has read has changed.
     /// - Those of [`Db::apply`].
     ///
     /// # Durability
@@ -369,12 +370,12 @@ impl fmt::Debug for TransactionScan<'_> {
 impl std::iter::FusedIterator for TransactionScan<'_> {}
 
 impl Db {
-    /// Begins a [`Transaction`] that is committed by hand. [`transaction`](Self::transaction) runs one
-    /// again when it conflicts.
+    /// Begins a [`Transaction`] that you commit. [`transaction`](Self::transaction) commits one for you, and
+    /// runs it again when it conflicts.
     ///
     /// # Errors
     ///
-    /// None yet: for later versions.
+    /// None yet; later versions may have some.
     ///
     /// # Examples
     ///
@@ -404,9 +405,9 @@ impl Db {
 
     /// Runs `what` in a [`Transaction`], commits it, and returns what `what` has returned.
     ///
-    /// If it conflicts with another thread or process, this runs `what` again: at the third time with the lock of
-    /// the writer, so that it ends. So `what` may run several times, and what it does apart from the
-    /// transaction should not matter if it is repeated. If `what` returns an error, nothing is changed. To
+    /// If the transaction conflicts with another thread or process, this runs `what` again. The third run holds
+    /// the writer's lock, so it cannot conflict. So `what` may run several times, and it must do no harm to
+    /// repeat what it does apart from the transaction. If `what` returns an error, nothing is changed. To
     /// give up without an error, call [`Transaction::rollback`].
     ///
     /// `what` must change the store only through the transaction. Other calls that take the writer's lock

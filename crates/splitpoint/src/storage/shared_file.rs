@@ -24,23 +24,25 @@ use crate::error::Result;
 /// A file that the program has opened itself, to share it with a store
 /// ([`Options::open_shared`](crate::Options::open_shared)).
 ///
-/// The store leaves `flock` to the program: it may lock its descriptor, and also the whole file with
-/// `fcntl`, and meets no lock of the store. There are two ways to have other handles of the file.
+/// The store leaves `flock` to the program. The program may lock its descriptor, and also the whole file with
+/// `fcntl`, and meets no lock of the store. There are two kinds of shared files.
 ///
-/// *By turns* ([`by_turns`](Self::by_turns)), as [`Sharing::PerCall`](crate::Sharing::PerCall): any number
-/// of them, each of which locks bytes far behind the end of the file during a change, and during a lookup
-/// if somebody changes the file or the handle only reads, on a description of its own. A call inside a lock of the whole file (`F_SETLK`) of its own process takes those bytes out of that
-/// lock, which holds for the rest of the file; one of another process is waited for. It is not seen whose a
-/// lock of an open file description (`F_OFD_SETLK`) is: a program must not lock these bytes by one.
+/// *By turns* ([`by_turns`](Self::by_turns)): any number of handles, as with
+/// [`Sharing::PerCall`](crate::Sharing::PerCall). Each handle has a file description of its own, on which it
+/// locks bytes far behind the end of the file: during a change, and during a lookup if somebody changes the
+/// file or the handle only reads. If the program has locked the whole file with `F_SETLK`, the calls of its
+/// own process take those bytes out of that lock, which then holds for the rest of the file; calls of other
+/// processes wait. The kernel does not say who holds a lock of an open file description (`F_OFD_SETLK`), so a
+/// program must not lock those bytes with one.
 ///
-/// *Claimed*: a place of the writer ([`for_writer`](Self::for_writer)), or of a reader
-/// ([`for_reader`](Self::for_reader)), for as long as the file is shared, by a lock of the process of two of
-/// these bytes. It ends when the process closes any other descriptor of the file, or unlocks the whole file
-/// with `fcntl`: a program that does either must keep other writers out by locks of its own. Within the
-/// process such files exclude each other by inode, whatever happens to the lock, unless two copies of this
-/// library are in it.
+/// *Claimed* ([`for_writer`](Self::for_writer), [`for_reader`](Self::for_reader)): the file holds the place of
+/// the one writer, or of a reader, for as long as it is shared, by a lock of the process (`F_SETLK`) on two of
+/// those bytes. This lock ends when the process closes any other descriptor of the file, or unlocks the whole file
+/// with `fcntl`; a program that does either must keep other writers out by locks of its own. Within a
+/// process such files exclude each other by inode, whatever happens to the lock, unless the process contains
+/// two copies of this library.
 ///
-/// A clone is the same file; dropping the last one gives a place up and closes the file.
+/// A clone is the same file. Dropping the last clone gives up its place and closes the file.
 ///
 /// # Examples
 ///
@@ -111,18 +113,18 @@ impl SharedFile {
         Self::claim(file, path.as_ref(), false)
     }
 
-    /// Shares `file` with handles that change it by turns, or read it, if it is open for reading alone.
+    /// Shares `file` with handles that change it by turns or, if it is open for reading only, read it.
     /// Messages call it `path`.
     ///
-    /// Nobody is kept out, and nothing is locked. The handles need descriptions of their own: where the file
-    /// cannot be opened again, because the program may do it no longer or the system has no locks of
-    /// descriptions, this is [`for_writer`](Self::for_writer) or [`for_reader`](Self::for_reader), and
-    /// [`takes_turns`](Self::takes_turns) says so.
+    /// This keeps nobody out, and locks nothing. The handles need file descriptions of their own. If the file
+    /// cannot be opened again, because the program no longer has the permission or the system has no locks of
+    /// file descriptions, this acts as [`for_writer`](Self::for_writer) or [`for_reader`](Self::for_reader),
+    /// and [`takes_turns`](Self::takes_turns) returns `false`.
     ///
     /// # Errors
     ///
-    /// As [`for_writer`](Self::for_writer); `Locked` only if this is a claim. A handle waits for a claim of
-    /// another one, in this process too, when it is opened and in its calls.
+    /// As [`for_writer`](Self::for_writer), but `Locked` only if this acts as a claim. If another file claims
+    /// the store, even in this process, a handle waits for it when it is opened and in its calls.
     ///
     /// # Examples
     ///
