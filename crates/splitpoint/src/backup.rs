@@ -115,13 +115,13 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
 /// The copy holds every change up to some moment between the beginning and the end of the call,
 /// and none after it. Changes go on meanwhile, in this process and in others, and wait for nothing.
 ///
-/// A store whose space was used again has no whole log to copy: its pairs are copied to a new store
-/// instead, which has a uuid of its own and no more than the pairs. To a stream that goes through a
-/// file without a name in the directory for temporary files. Only of a table in memory changes
-/// wait for it, and progress is told at its beginning and its end.
+/// If the space of a store was used again, its log has gaps and cannot be copied. Then the backup copies the
+/// pairs to a new store, which has a uuid of its own and nothing but the pairs. If the copy goes to a stream, that
+/// store is a file without a name in the directory for temporary files. For a table in memory, changes
+/// wait for the backup, and progress is reported only at its beginning and its end.
 ///
-/// A store whose space is used again for the first time while its file is copied, or that another process
-/// has for itself, is an error: try again, or call [`Db::backup`](crate::Db::backup) in that process.
+/// A backup of a file is an error if the space of the store is used again for the first time meanwhile, or if
+/// another process has the file for itself: try again, or call [`Db::backup`](crate::Db::backup) in that process.
 ///
 /// # Examples
 ///
@@ -216,22 +216,22 @@ impl<'a> Backup<'a> {
         Self { source, hash: None, is_replacing: false, progress: None }
     }
 
-    /// Gives the hash function of a store that was made with one of the user's; without it a copy
-    /// of such a file can only be written to a stream.
+    /// Sets the hash function of a store that was created with a user's function. Without it, a copy of such a
+    /// file can only be written to a stream.
     pub fn hash(mut self, function: HashFunction) -> Self {
         self.hash = Some(function);
         self
     }
 
-    /// Replaces a file that exists under the name of the copy. Until the copy is whole and durable
-    /// the old file stays.
+    /// Replaces a file that exists under the name of the copy. The old file stays until the copy is complete
+    /// and durable.
     pub fn replace_existing(mut self) -> Self {
         self.is_replacing = true;
         self
     }
 
-    /// Calls `function` when the file of the copy has been created, if there is to be one, and then
-    /// about every 2 MiB; the copy is given up when it returns `Break`.
+    /// Calls `function` when the file of the copy, if any, has been created, and then about every 2 MiB. If it
+    /// returns `Break`, the backup stops.
     pub fn on_progress(
         mut self,
         function: impl FnMut(BackupProgress) -> ControlFlow<()> + 'a,
@@ -242,13 +242,13 @@ impl<'a> Backup<'a> {
 
     /// Makes the copy in a file, with its index, closed.
     ///
-    /// It is written as `DEST.backup-in-progress`, with the permissions of the source, and renamed
-    /// when it is whole: whatever happens, a file named `dest` is a whole copy. Parts that the
+    /// The copy is written as `DEST.backup-in-progress`, with the permissions of the source, and renamed
+    /// when it is complete: whatever happens, a file named `dest` is a complete copy. Parts that the
     /// copy does not need, such as the place of the source's index, are holes.
     ///
     /// # Errors
     ///
-    /// No file is left behind by any of them, but by a killed process.
+    /// No error leaves a file behind; a killed process does.
     ///
     /// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if there is a file already and
     ///   [`replace_existing`](Self::replace_existing) was not asked for;
@@ -256,9 +256,9 @@ impl<'a> Backup<'a> {
     /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `dest` is the source.
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the source is damaged before its last
     ///   commit. Its index is not looked at.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if the source was being made or recovered
-    ///   for two seconds, another process has it for itself, or its space was used again for the
-    ///   first time meanwhile; try that again.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process created or recovered the source
+    ///   for two seconds, or has it for itself, or if the space of the store was used again for the
+    ///   first time meanwhile. In the last case try again.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the hash function of the
     ///   source is not known, see [`hash`](Self::hash).
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
@@ -272,8 +272,8 @@ impl<'a> Backup<'a> {
     /// # Cost
     ///
     /// Reads the log of the source once and writes it once, then replays the copy: two passes over
-    /// its log. Memory does not grow with the log, except by 16 bytes a segment during the replay. Of
-    /// a store whose space was used again: one pass over its segments, one bucket for each record, and
+    /// its log. Memory does not grow with the log, except by 16 bytes a segment during the replay. If the
+    /// space of the store was used again: one pass over its segments, one bucket for each record, and
     /// a put for each key.
     pub fn write(mut self, dest: impl AsRef<Path>) -> Result<BackupReport> {
         let dest = dest.as_ref();

@@ -1527,9 +1527,9 @@ impl Options {
     ///   [`Create::Never`] is set;
     ///   [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it exists and
     ///   [`Create::New`] is.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle may write to it and this one
-    ///   is to, or if one has it for itself, still after [`Options::lock_timeout`]. The error has the
-    ///   process id if the file names it.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if this handle may write and another one may, too,
+    ///   or if another one has the file for itself; the open waits for them up to
+    ///   [`Options::lock_timeout`]. The error has the process id if the file names it.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the store was created with
     ///   another hash function. The error has both names.
     /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may not reserve more address
@@ -1546,13 +1546,13 @@ impl Options {
         Ok(Db::from_opened(crate::recovery::open_file(path.as_ref(), self)?, self))
     }
 
-    /// Opens the store in a file that the program shares with it, and makes one there if the file is
+    /// Opens the store in a file that the program shares with it, and creates one there if the file is
     /// empty and [`create`](Self::create) allows it.
     ///
-    /// A file that is claimed stays so as long as the program or the handle has it: the program may close
-    /// the handle and open the file again, and no other writer comes between. Handles on one that is shared
-    /// [by turns](SharedFile::by_turns) are [`Sharing::PerCall`], whatever these options say; closing one makes
-    /// durable what it has changed.
+    /// A claimed file stays claimed as long as the program or the handle has it: the program may close
+    /// the handle and open the file again, and no other writer comes between. If the file is shared
+    /// [by turns](SharedFile::by_turns), its handles are [`Sharing::PerCall`], whatever these options say, and
+    /// closing a handle makes its changes durable.
     ///
     /// # Errors
     ///
