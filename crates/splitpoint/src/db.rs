@@ -73,10 +73,11 @@ const CHUNK: usize = 32;
 /// A handle to a store: keys and values in one file or in memory.
 ///
 /// Any number of threads may use a handle at the same time. Reads take no lock; writes take one
-/// mutex. A value borrows from the handle and is not copied. The store starts two background
-/// threads when it first needs them: one syncs, the other takes the page faults of memory that the
-/// writer will soon reach. With [`Options::instrument`] a third publishes what lookups cost. The last
-/// handle joins them.
+/// mutex. A value borrows from the handle and is not copied. The store starts background
+/// threads when it first needs them: one syncs, another takes the page faults of memory that the
+/// writer will soon reach. With [`Options::instrument`] one publishes what lookups cost, and with
+/// [`Sharing::Shared`] one gives up the writer's place when other handles want it. The last handle joins
+/// them.
 ///
 /// A clone is another handle to the same store, so give a clone to each thread that needs one.
 /// Dropping or [closing](Self::close) the last handle closes the store.
