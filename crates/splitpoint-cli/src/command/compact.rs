@@ -173,7 +173,7 @@ impl Report {
         let elapsed = duration(std::time::Duration::from_secs_f64(self.seconds));
         if self.read_bytes == 0 && self.disk_bytes >= self.old_disk_bytes {
             let dead = bytes(self.dead_bytes);
-            return format!("`{}` is compact already: {dead} of it are dead values", self.store);
+            return format!("nothing to gain in `{}`: {dead} of it are dead values", self.store);
         }
         format!("compacted `{}` in {elapsed}: {}", self.store, self.gain_in_words())
     }

@@ -82,6 +82,8 @@ pub(crate) struct Args {
 struct Report {
     source: String,
     dest: String,
+    /// The names that the old files have now, if they were replaced.
+    kept: Vec<String>,
     source_format: String,
     records: u64,
     /// Values of the source after the first of their key.
@@ -138,14 +140,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         expected.leave_out(Why::Refused);
     }
     expected.left_out.append(made.left_out);
-    let dest = if args.in_place {
+    let (dest, kept) = if args.in_place {
         expected.check_replaceable(args).inspect_err(|_| drop(fs::remove_file(&goal.path)))?;
-        take_place(&parts, &goal.source, &goal.path)?;
-        &goal.source
+        (&goal.source, take_place(&parts, &goal.source, &goal.path)?)
     } else {
-        &goal.path
+        (&goal.path, Vec::new())
     };
-    tell(args, expected, made.records, &dest.display().to_string(), console)?;
+    tell(args, expected, made.records, dest, &kept, console)?;
     if let Some(words) = several {
         console.note(format_args!("{words}"));
     }
@@ -169,13 +170,21 @@ fn taken_keys(opened: &Opened, keep: Keep, several: Several) -> Result<Taken> {
     Ok(taken)
 }
 
-fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Console) -> Result<()> {
+fn tell(
+    args: &Args,
+    expected: Expected,
+    records: u64,
+    dest: &Path,
+    kept: &[PathBuf],
+    console: Console,
+) -> Result<()> {
     let losses = expected.losses();
     let numbers = loss::in_words(expected.discrepancies.iter().copied());
     let (why, expected_records) = (expected.why, expected.records);
     let report = Report {
         source: args.source.display().to_string(),
-        dest: dest.to_string(),
+        dest: dest.display().to_string(),
+        kept: kept.iter().map(|name| name.display().to_string()).collect(),
         source_format: expected.format,
         records,
         further_values: expected.several.further,
@@ -189,21 +198,18 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         console::print_styled(&losses)?;
     }
     // What is left of the old file is there.
-    let mut old = args.source.clone().into_os_string();
-    if args.in_place {
-        old.push(".old");
-    }
-    let old = PathBuf::from(old);
+    let old = kept.first().unwrap_or(&args.source);
     console.note(format_args!(
-        "converted {} of `{}` ({}) to `{}`",
+        "converted {} of `{}` ({}) to `{}`{}",
         counted(report.records, "record"),
         report.source,
         report.source_format,
-        report.dest
+        report.dest,
+        kept_in_words(&report.kept)
     ));
     if let Some(numbers) = numbers {
         let message = format!("`{}`: {numbers}; converted only the records found", report.source);
-        return Err(Failure::new(Exit::No, message).hint(loss::hint(&old)));
+        return Err(Failure::new(Exit::No, message).hint(loss::hint(old)));
     }
     if report.left_out_count == 0 && records == expected_records {
         return Ok(());
@@ -216,4 +222,13 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
     let parts = counted(report.left_out_count, "part");
     let message = format!("converted {converted} of `{}`; skipped {parts}", report.source);
     Err(Failure::new(Exit::No, message).hint(why.hint(&old.display().to_string())))
+}
+
+fn kept_in_words(kept: &[String]) -> String {
+    let names: Vec<_> = kept.iter().map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [name] => format!("; the old file is now {name}"),
+        names => format!("; the old files are now {}", names.join(" and ")),
+    }
 }

@@ -90,7 +90,10 @@ fn a_conversion_in_place_keeps_the_old_files() {
     let sandbox = with_samples(&["gdbm-std-bin.gdbm", pair[0], pair[1]]);
     let old = sandbox.read("gdbm-std-bin.gdbm");
     let dump = sandbox.run(&["dump", "gdbm-std-bin.gdbm"]).stdout;
-    assert_eq!(sandbox.run(&["convert", "-q", "--in-place", "gdbm-std-bin.gdbm"]).exit, 0);
+    let outcome = sandbox.run(&["convert", "--in-place", "gdbm-std-bin.gdbm"]);
+    assert_eq!(outcome.exit, 0, "{}", outcome.stderr);
+    let said = "to `gdbm-std-bin.gdbm`; the old file is now `gdbm-std-bin.gdbm.old`\n";
+    assert!(outcome.stderr.ends_with(said), "{}", outcome.stderr);
     assert!(sandbox.read("gdbm-std-bin.gdbm.old") == old);
     let converted = sandbox.run(&["dump", "gdbm-std-bin.gdbm"]).stdout;
     assert_eq!(lines(&converted), lines(&dump));
@@ -98,7 +101,10 @@ fn a_conversion_in_place_keeps_the_old_files() {
     assert_eq!(sandbox.run(&["convert", "-q", "--in-place", "gdbm-std-bin.gdbm"]).exit, 5);
     assert_eq!(lines(&sandbox.run(&["dump", "gdbm-std-bin.gdbm"]).stdout), lines(&dump));
 
-    assert_eq!(sandbox.run(&["convert", "-q", "--in-place", "sdbm-be-bin"]).exit, 0);
+    let outcome = sandbox.run(&["convert", "--json", "--in-place", "sdbm-be-bin"]);
+    assert_eq!(outcome.exit, 0, "{}", outcome.stderr);
+    let report: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("it is JSON");
+    assert_eq!(report["kept"], serde_json::json!(["sdbm-be-bin.dir.old", "sdbm-be-bin.pag.old"]));
     sandbox.run(&["count", "sdbm-be-bin"]).check(0, "200\n", "");
     for file in pair {
         assert!(!sandbox.path(file).exists() && sandbox.path(&format!("{file}.old")).exists());

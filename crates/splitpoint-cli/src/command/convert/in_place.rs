@@ -32,11 +32,12 @@ pub(super) fn check_is_part(source: &Path, parts: &[PathBuf]) -> Result<()> {
     Err(Failure::new(Exit::No, message).hint(hint))
 }
 
-/// Replaces the old file by the new one, and keeps the old one with the suffix `.old`.
+/// Replaces the old file by the new one, and keeps the old one with the suffix `.old`. Returns the names of
+/// what it kept.
 ///
 /// A file of this name exists at every moment, even after a power loss: the second name of the old
 /// file is durable before the new file takes the first.
-pub(super) fn take_place(parts: &[PathBuf], source: &Path, new: &Path) -> Result<()> {
+pub(super) fn take_place(parts: &[PathBuf], source: &Path, new: &Path) -> Result<Vec<PathBuf>> {
     let kept = Kept::keep(parts).inspect_err(|_| drop(fs::remove_file(new)))?;
     // If the source is a link, replace its target and keep the link.
     let place = fs::canonicalize(source).unwrap_or_else(|_| kept.place_of(source));
@@ -50,7 +51,13 @@ pub(super) fn take_place(parts: &[PathBuf], source: &Path, new: &Path) -> Result
     for part in kept.parts.iter().filter(|part| **part != place) {
         fs::remove_file(part).map_err(failed)?;
     }
-    sync_directory_of(&place)
+    sync_directory_of(&place)?;
+    // As the user has named them; the file behind a link is kept beside its own name.
+    let shown = |(part, name): (&PathBuf, PathBuf)| match part.is_symlink() {
+        true => name,
+        false => with_ending(part, ".old"),
+    };
+    Ok(parts.iter().zip(kept.names).map(shown).collect())
 }
 
 /// Old files, each with a second name.
