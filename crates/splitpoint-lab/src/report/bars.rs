@@ -43,9 +43,9 @@ fn in_words(noun: &str, classes: &[SizeClass]) -> String {
         _ => format!("{outside} of {} classes of sizes are outside the band.", classes.len()),
     };
     format!(
-        "{heading} Farthest: buckets of {} {noun}s, {} where {} are ideal ({} standard deviations). \
+        "{heading} Farthest: buckets of {}, {} where {} are ideal ({} standard deviations). \
          Chance alone puts about 1 in 20 outside.",
-        worst.label(),
+        worst.in_words(noun),
         grouped(worst.bucket_count),
         expected(worst.ideal),
         signed(worst.z()),
@@ -112,7 +112,7 @@ fn bar(class: SizeClass, noun: &str, middle: f64, width: f64, y: Scale) -> Marku
     html! {
         g {
             title {
-                (class.label()) " " (noun) "s: " (counted(class.bucket_count, "bucket")) ", ideal "
+                (class.in_words(noun)) ": " (counted(class.bucket_count, "bucket")) ", ideal "
                 (expected(class.ideal)) " +- " (expected(class.deviation))
             }
             rect.measured x=(at(left)) y=(at(top)) width=(at(width)) height=(at(bottom - top)) {}

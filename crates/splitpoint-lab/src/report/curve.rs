@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 
 use super::chart::{Axis, SIDES, at, frame, legend};
-use super::number::{fixed, grouped, percent, significant};
+use super::number::{counted, fixed, grouped, percent, significant};
 use super::scale::Scale;
 use super::sizes::is_seen;
 use crate::document::{Figure, Table, cells};
@@ -56,9 +56,9 @@ fn in_words(report: &Report, steps: &[Step]) -> String {
     };
     let found = report.item_percentiles;
     format!(
-        "Half of the keys are in buckets of at most {} keys (ideal {}), 90 % of at most {} (ideal \
+        "Half of the keys are in buckets of at most {} (ideal {}), 90 % of at most {} (ideal \
          {}), 99 % of at most {} (ideal {}).",
-        grouped(found.p50),
+        counted(found.p50, "key"),
         grouped(ideal(0.5)),
         grouped(found.p90),
         grouped(ideal(0.9)),

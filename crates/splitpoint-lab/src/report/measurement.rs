@@ -267,8 +267,8 @@ fn statistics(report: &Report) -> Table {
         let found = format!("{}, {} degrees", significant(test.value), fixed(test.dof, 0));
         push("sizes: fit to the ideal", found, test.p);
     }
-    let found =
-        format!("{} keys, ideal {}", grouped(report.longest), fixed(report.longest_ideal, 1));
+    let longest = counted(report.longest, "key");
+    let found = format!("{longest}, ideal {}", fixed(report.longest_ideal, 1));
     push("fullest bucket", found, report.longest_p);
     for collisions in &report.collisions {
         let pairs = counted(collisions.pair_count, "pair");

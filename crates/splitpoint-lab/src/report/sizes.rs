@@ -69,6 +69,14 @@ impl SizeClass {
         (self.bucket_count as f64 - self.ideal) / self.deviation.max(0.25)
     }
 
+    /// Returns the class as `1 key`, or `4-7 keys`.
+    pub(super) fn in_words(self, noun: &str) -> String {
+        match (self.size_min, self.size_max) {
+            (1, 1) => format!("1 {noun}"),
+            _ => format!("{} {noun}s", self.label()),
+        }
+    }
+
     /// Returns the class as `3`, or `4-7`.
     pub(super) fn label(self) -> String {
         if self.size_min == self.size_max {

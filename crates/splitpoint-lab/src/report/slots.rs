@@ -71,8 +71,8 @@ fn nodes(slots: &Slots) -> Figure {
     let titles = ["node, each with as many slots", "keys"];
     let title = format!("Keys of each of {}", counted(slots.nodes.len() as u64, "node"));
     let summary = format!(
-        "The fullest node has {} keys, {} times the mean of {}.",
-        grouped(most),
+        "The fullest node has {}, {} times the mean of {}.",
+        counted(most, "key"),
         fixed(slots.imbalance, 3),
         expected(mean)
     );
