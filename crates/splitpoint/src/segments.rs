@@ -125,6 +125,9 @@ pub(crate) struct SegmentTable {
     version: u64,
 }
 
+/// Words of a table that are looked at together, to find its last entry.
+const SCANNED_WORDS: usize = 64;
+
 /// The next version of any table.
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
@@ -229,7 +232,7 @@ impl SegmentTable {
     /// Returns the size in bytes of a segment of the file that has room for the entries of a file of
     /// `file_bytes`, and of twice as many.
     pub(crate) fn map_bytes(&self, file_bytes: u64) -> u64 {
-        let in_use = self.to_words().len() as u64 / 2;
+        let in_use = self.used_words().len() as u64 / 2;
         let unit_count = file_bytes.div_ceil(1 << self.unit_shift).max(in_use);
         let bytes = Self::MAP_HEAD_WORDS as u64 * 8 + unit_count * Self::ENTRY_BYTES;
         (2 * bytes).next_power_of_two().max(GRANULE_BYTES)
@@ -255,17 +258,27 @@ impl SegmentTable {
 
     /// Returns a copy of the words of all entries, without those at the end that are 0.
     pub(crate) fn to_words(&self) -> Vec<u64> {
-        let mut words: Vec<u64> =
-            self.words.all().iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        let used = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
-        words.truncate(used.next_multiple_of(2));
-        words
+        self.used_words().iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Returns the words of all entries, without those at the end that are 0. A table in the file has room for
+    /// twice its entries and more, and every opening looks at it.
+    fn used_words(&self) -> &[AtomicU64] {
+        let words = self.words.all();
+        let is_used = |words: &[AtomicU64]| {
+            words.iter().fold(0, |all, word| all | word.load(Ordering::Relaxed)) != 0
+        };
+        let chunk_count = words.chunks(SCANNED_WORDS).rposition(is_used).map_or(0, |last| last + 1);
+        let words = &words[..words.len().min(chunk_count * SCANNED_WORDS)];
+        let used = words.chunks(2).rposition(is_used).map_or(0, |last| last + 1);
+        &words[..2 * used]
     }
 
     /// Returns the checksum of the table.
     pub(crate) fn crc(&self) -> u32 {
-        let words = self.to_words();
-        words.iter().fold(0, |crc, &word| checksum::crc32c_append_words(crc, &[], [word]))
+        self.used_words().iter().fold(0, |crc, word| {
+            checksum::crc32c_append_words(crc, &[], [word.load(Ordering::Relaxed)])
+        })
     }
 
     /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.
@@ -577,7 +590,7 @@ impl SegmentTable {
     /// Returns the segments, in the order of the file: not those of big records, nor those smaller
     /// than a unit. Ends whatever the entries say: others may change them meanwhile.
     pub(crate) fn segments(&self) -> impl Iterator<Item = TableSegment> + '_ {
-        let end = self.unit_count() << self.unit_shift;
+        let end = (self.used_words().len() as u64 / 2) << self.unit_shift;
         let mut at = 0;
         std::iter::from_fn(move || {
             while at < end {
@@ -594,7 +607,7 @@ impl SegmentTable {
     /// Returns the segments of big records and the log segments smaller than a unit, in the order of
     /// the file, each with whether its record is dead.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, bool)> + '_ {
-        (0..self.unit_count() as usize).flat_map(move |unit| {
+        (0..self.used_words().len() / 2).flat_map(move |unit| {
             let (firsts, parts) = (self.entry_of(unit).firsts(), self.entry_of(unit).parts());
             let start = (unit as u64) << self.unit_shift;
             bits_of(firsts).map(move |granule| {
@@ -646,7 +659,7 @@ impl SegmentTable {
         self.version = next_version();
         let mut in_segment = 0..0;
         let mut in_part = false;
-        for unit in 0..self.unit_count() as usize {
+        for unit in 0..self.used_words().len() / 2 {
             let entry = self.entry_of(unit);
             if !in_segment.contains(&unit) {
                 let segment = self.segment_at((unit as u64) << self.unit_shift);
@@ -845,6 +858,26 @@ mod tests {
         after.mend(8 * UNIT);
         assert!(after.segments().eq(before.segments()) && after.parts().eq(before.parts()));
         assert_eq!(after.crc(), before.crc());
+    }
+
+    /// A table in the file has room for at least twice its entries.
+    #[test]
+    fn room_behind_the_last_entry_is_no_part_of_the_words() {
+        for used in [0, 1, 2, 3, SCANNED_WORDS - 1, SCANNED_WORDS, SCANNED_WORDS + 1, 1000] {
+            let entries: Vec<u64> = (1..=used as u64).collect();
+            let of_room = |word_count| {
+                let mut words = entries.clone();
+                words.resize(word_count, 0);
+                SegmentTable::of_words(UNIT, words)
+            };
+            let least = used.next_multiple_of(2);
+            let narrow = of_room(least);
+            for room in [2, SCANNED_WORDS - 2, SCANNED_WORDS, 5 * SCANNED_WORDS + 2] {
+                let wide = of_room(least + room);
+                assert_eq!(wide.to_words(), narrow.to_words(), "{used} words and {room}");
+                assert_eq!((wide.to_words().len(), wide.crc()), (least, narrow.crc()));
+            }
+        }
     }
 
     /// Each place between two stores of an addition or a removal.

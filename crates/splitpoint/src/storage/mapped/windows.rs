@@ -19,6 +19,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -173,21 +174,28 @@ impl Windows {
     ) -> io::Result<()> {
         let follows = |one: &(u64, u64), next: &(u64, u64)| one.1 + one.0 == next.1;
         let window = &mut self.lock()[kind.number()];
+        let end = at + pieces.iter().map(|&(bytes, _)| bytes).sum::<u64>();
+        window.make_room(file, self.protection, end)?;
+        let mut large = at..at;
         for run in pieces.chunk_by(follows) {
             let bytes = run.iter().map(|&(bytes, _)| bytes).sum();
-            let backing = Backing::File(run[0].1);
-            window.map(
-                file,
-                self.protection,
-                MappedPiece { at, bytes, backing, is_kept: false },
-            )?;
+            let part = Part { file, offset: run[0].1, protection: self.protection };
+            window.reservation.map_file(window.start + at, bytes, part)?;
+            if bytes < ADVISED_BYTES_MIN || large.end != at {
+                window.advise_random(&large);
+                large = at..at;
+            }
             window.pieces.retain(|piece| !(at..at + bytes).contains(&piece.at));
             for &(bytes, offset) in run {
                 let backing = Backing::File(offset);
                 window.pieces.push(MappedPiece { at, bytes, backing, is_kept: false });
                 at += bytes;
             }
+            if bytes >= ADVISED_BYTES_MIN {
+                large.end = at;
+            }
         }
+        window.advise_random(&large);
         Ok(())
     }
 
@@ -333,10 +341,7 @@ impl Windows {
 
 impl Window {
     fn map(&mut self, file: &File, protection: Protection, piece: MappedPiece) -> io::Result<()> {
-        let bytes = piece.at + piece.bytes;
-        if bytes > self.bytes_max {
-            self.move_to_larger(file, protection, bytes)?;
-        }
+        self.make_room(file, protection, piece.at + piece.bytes)?;
         match piece.backing {
             Backing::File(offset) | Backing::Growth(offset) => {
                 let part = Part { file, offset, protection };
@@ -347,6 +352,23 @@ impl Window {
         self.pieces.retain(|other| other.at != piece.at);
         self.pieces.push(piece);
         Ok(())
+    }
+
+    /// Moves the window if it has no room for `bytes`.
+    fn make_room(&mut self, file: &File, protection: Protection, bytes: u64) -> io::Result<()> {
+        if bytes > self.bytes_max {
+            self.move_to_larger(file, protection, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Advises the kernel that a part of the window is read at random: of pieces that follow each other by one
+    /// call.
+    fn advise_random(&self, part: &Range<u64>) {
+        if !part.is_empty() {
+            let bytes = part.end - part.start;
+            self.reservation.advise(self.start + part.start, bytes, &[Advice::Random]);
+        }
     }
 
     /// Notes that all pieces are to have single pages from now on. Returns the reservation, where the
