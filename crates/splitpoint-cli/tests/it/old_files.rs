@@ -104,7 +104,7 @@ fn a_conversion_in_place_keeps_the_old_files() {
     let outcome = sandbox.run(&["convert", "--json", "--in-place", "sdbm-be-bin"]);
     assert_eq!(outcome.exit, 0, "{}", outcome.stderr);
     let report: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("it is JSON");
-    assert_eq!(report["kept"], serde_json::json!(["sdbm-be-bin.dir.old", "sdbm-be-bin.pag.old"]));
+    assert_eq!(report["kept"], serde_json::json!(["sdbm-be-bin.pag.old", "sdbm-be-bin.dir.old"]));
     sandbox.run(&["count", "sdbm-be-bin"]).check(0, "200\n", "");
     for file in pair {
         assert!(!sandbox.path(file).exists() && sandbox.path(&format!("{file}.old")).exists());

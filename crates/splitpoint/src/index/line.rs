@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use super::slot::{Slot, Tag};
 use crate::atomic::{AtomicU64, Ordering, may_be_killed};
+use crate::format::u64_at;
 
 /// Slots of a line.
 pub(crate) const SLOT_COUNT: usize = 7;
@@ -66,6 +67,12 @@ impl Line {
     /// Returns a line without slots, for tables outside a window.
     pub(crate) fn new() -> Self {
         Self { slots: std::array::from_fn(|_| AtomicU64::new(0)), meta: AtomicU64::new(0) }
+    }
+
+    /// Returns a line with the content that one of the file has.
+    pub(crate) fn of_bytes(bytes: &[u8; LINE_BYTES as usize]) -> Self {
+        let word = |i| AtomicU64::new(u64_at(bytes, 8 * i));
+        Self { slots: std::array::from_fn(word), meta: word(SLOT_COUNT) }
     }
 
     /// Returns a mask of the slots that `is_meant` chooses, without a branch: which they are cannot be

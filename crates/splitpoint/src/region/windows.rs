@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{LiveHeader, map_piece};
 use crate::atomic::{AtomicU64, Ordering};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::GRANULE_BYTES;
 use crate::growing::Growing;
 use crate::index::Lines;
@@ -237,6 +237,19 @@ impl Windows {
         let piece = piece_count_for(line + 1) - 1;
         let start = self.live().piece(window, piece) * GRANULE_BYTES;
         start + (line - piece_of(piece).first_line) * LINE_BYTES
+    }
+
+    /// Returns a copy of a line of a file, read by [`Storage::read_scattered`].
+    pub(crate) fn copy_of(&self, window: LineWindow, line: u64) -> Result<Line> {
+        let line_count = self.line_count(window);
+        if line >= line_count {
+            let (what, offset) = ("line number", crate::format::LIVE_OFFSET);
+            return Err(Error::Corrupt { what, offset, expected: line_count, found: line });
+        }
+        let mut bytes = [0; LINE_BYTES as usize];
+        let read = self.storage.read_scattered(self.line_offset(window, line), &mut bytes);
+        read.map_err(|source| io_error("read the index of", self.storage.path(), source))?;
+        Ok(Line::of_bytes(&bytes))
     }
 
     /// Returns the pages of lines of a window, if their faults can be taken ahead.

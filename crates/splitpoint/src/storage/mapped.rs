@@ -267,6 +267,10 @@ impl Storage for Mapped {
         self.windows.span(kind)
     }
 
+    fn read_scattered(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.checked()?.read_exact_at(into, offset)
+    }
+
     fn grow(&self, bytes: u64) -> io::Result<()> {
         let before = self.file_bytes();
         if bytes <= before {
@@ -673,6 +677,40 @@ mod tests {
         assert!(!flags(base()).contains(" hg"));
         assert!(is_single(grown), "no page of the index is huge any more");
         assert_eq!(storage.read(2 * HUGE_BYTES + 8 * 4096, 1), [7], "the contents stay");
+    }
+
+    #[test]
+    fn pieces_that_are_listed_are_mapped_once_however_large_their_window_becomes() {
+        const PIECE_BYTES: u64 = 64 << 10;
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 8 << 20);
+        let storage = Mapped::new(file.try_clone().unwrap(), path.clone(), true).unwrap();
+        // A small one, then large ones, all apart in the file.
+        let mut pieces = vec![(GRANULE_BYTES, 0)];
+        pieces.extend((1..32).map(|i| (PIECE_BYTES, 2 * i * PIECE_BYTES)));
+        for &(_, offset) in &pieces {
+            file.write_all_at(&offset.to_le_bytes(), offset).unwrap();
+        }
+        storage.map_pieces(WindowKind::Buckets, 0, &pieces).unwrap();
+        let base = storage.window(WindowKind::Buckets).base;
+        let mut at = 0;
+        for &(bytes, offset) in &pieces {
+            let base = base.wrapping_add(at as usize);
+            // SAFETY: the piece is mapped, and nobody stores to it.
+            assert_eq!(unsafe { base.cast::<u64>().read() }, offset.to_le());
+            assert_eq!(flags(base).contains(" rr"), bytes == PIECE_BYTES, "{}", flags(base));
+            let mut read = [0; 8];
+            storage.read_scattered(offset, &mut read).unwrap();
+            assert_eq!(u64::from_le_bytes(read), offset);
+            at += bytes;
+        }
+        let behind = storage.read_scattered(8 << 20, &mut [0]);
+        assert_eq!(behind.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path = path.canonicalize().unwrap();
+        let of_file = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+        // The view of the whole file, and each piece.
+        assert_eq!(of_file.count(), 1 + pieces.len());
     }
 
     #[test]

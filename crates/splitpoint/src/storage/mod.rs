@@ -362,6 +362,18 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         copy
     }
 
+    /// Copies bytes of the file, which need not be published, by a system call where there is one: a few bytes
+    /// of each of many pages cost less so than the faults of these pages, which map their neighbours too. What was
+    /// stored through a window is there.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn read_scattered(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        into.copy_from_slice(&self.read(offset, into.len() as u64));
+        Ok(())
+    }
+
     /// Makes the file at least `bytes` long. The new bytes are zero and have their blocks, so a
     /// later store through a mapping cannot meet a full disk.
     fn grow(&self, bytes: u64) -> io::Result<()>;

@@ -768,6 +768,24 @@ impl Storage for Sim {
         self.image.windows[kind.number()].span()
     }
 
+    /// Stores to a piece of a window reach the view later.
+    fn read_scattered(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let bytes = into.len() as u64;
+        let end = offset + bytes;
+        let pieces = lock(&self.image.pieces);
+        let has_it = |piece: &&MappedPiece| {
+            piece.offset <= offset && end <= piece.offset + piece.common.len() as u64
+        };
+        into.copy_from_slice(&match pieces.iter().find(has_it) {
+            Some(piece) => {
+                let window = self.image.windows[piece.kind.number()].span();
+                copy_from(window, piece.at + (offset - piece.offset), bytes)
+            }
+            None => self.read(offset, bytes),
+        });
+        Ok(())
+    }
+
     fn grow(&self, bytes: u64) -> io::Result<()> {
         self.call_again()?;
         {
