@@ -68,6 +68,11 @@ fn buckets_for(reduction: Reduction, key_count: u64) -> u64 {
     }
 }
 
+/// Returns the exception of a measurement without keys, which would look like one of a good function.
+fn no_keys(py: Python<'_>) -> PyErr {
+    error::invalid(py, "there are no keys to measure")
+}
+
 /// Returns the exception for an error of the lab: a `ValueError`.
 fn raise(py: Python<'_>, error: &Error) -> PyErr {
     error::invalid(py, &error.to_string())

@@ -276,10 +276,12 @@ class Dask(unittest.TestCase):
         chunks = importlib.import_module("dask.array").from_array(numpy.arange(100) % 7, chunks=30)
         self.assertEqual(self.counted(chunks, distinct=True), self.serial(array.array("q", range(7))))
 
-    def test_no_keys_give_a_report_of_none(self):
-        report = lab_dask.analyze([], buckets=8, scheduler="sync")
-        self.assertEqual(report.results[0]["key_count"], 0)
-        self.assertEqual(lab_dask.analyze([], scheduler="sync").results[0]["bucket_count"], 1)
+    def test_without_keys_there_is_no_report(self):
+        for options in ({}, {"buckets": 8}):
+            with self.assertRaisesRegex(ValueError, "there are no keys to measure"):
+                lab_dask.analyze([], scheduler="sync", **options)
+            parts = lab_dask.partials([], scheduler="sync", **options)
+            self.assertEqual(lab_dask.merged(parts).compute(scheduler="sync").key_count, 0)
 
     def test_what_makes_no_sense_is_refused_before_anything_is_computed(self):
         def never():

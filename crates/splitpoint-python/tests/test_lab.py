@@ -1,6 +1,8 @@
 """`splitpoint.lab`: measurements and partial results."""
 
 import array
+import contextlib
+import gc
 import itertools
 import json
 import os
@@ -11,6 +13,7 @@ import signal
 import threading
 import traceback
 import unittest
+import weakref
 import zlib
 
 import splitpoint
@@ -178,6 +181,9 @@ class Measuring(Scratch):
             (lambda: lab.measure(["a"], reduction="none"), "no reduction is called"),
             (lambda: lab.measure(["a"], duplicates="none"), "'remove' or 'keep'"),
             (lambda: lab.measure(["a"], buckets=1 << 30, memory_bytes=1 << 20), "1048576"),
+            (lambda: lab.measure(["a"], []), "hashes names no function"),
+            (lambda: lab.measure(["a"], [len], width=0), "width is 1 to 64 bits, not 0"),
+            (lambda: lab.measure(["a"], [len], width=65), "width is 1 to 64 bits, not 65"),
         ):
             with self.assertRaisesRegex(ValueError, error):
                 call()
@@ -185,8 +191,29 @@ class Measuring(Scratch):
             with self.assertRaises(TypeError):
                 lab.measure(keys)
 
-    def test_no_keys_give_a_report_of_none(self):
-        self.assertEqual(lab.measure([]).results[0]["key_count"], 0)
+    def test_without_keys_there_is_no_report(self):
+        """It would say that the function fits. The command refuses a file without keys, too."""
+        for call in (
+            lambda: lab.measure([]),
+            lambda: lab.measure(iter(()), [len]),
+            lambda: lab.measure(array.array("I"), duplicates="keep"),
+            lambda: lab.Partial("xxh3-64", buckets=64).report(),
+        ):
+            with self.assertRaisesRegex(ValueError, "there are no keys to measure") as caught:
+                call()
+            self.assertEqual(caught.exception.code, "invalid")
+
+    def test_a_function_of_ones_own_is_forgotten_whatever_the_end_is(self):
+        for keys, hashes in ((["a"], []), ([], []), ([1], []), (["a"], ["no-such-hash"])):
+            def own(keys):
+                return [0] * len(keys)
+
+            kept = weakref.ref(own)
+            with contextlib.suppress(TypeError, ValueError):
+                lab.measure(keys, [own, *hashes])
+            del own
+            gc.collect()
+            self.assertIsNone(kept(), (keys, hashes))
 
     def test_a_report_has_every_form(self):
         report = lab.measure(keys_of(100), ["xxh3-64", "fnv1a-32"])

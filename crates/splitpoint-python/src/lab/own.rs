@@ -9,6 +9,8 @@ use pyo3::types::{PyBytes, PyList};
 use splitpoint_lab::Specimen;
 use splitpoint_lab::specimen::{Foreign, Seeding};
 
+use crate::error;
+
 /// What the functions of one measurement share with the caller.
 #[derive(Clone, Default)]
 pub(super) struct Calls(Arc<Mutex<State>>);
@@ -26,7 +28,7 @@ impl Calls {
     ///
     /// # Errors
     ///
-    /// `TypeError` if it cannot be called.
+    /// `TypeError` if it cannot be called, `ValueError` if no hash has so many bits.
     pub(super) fn specimen(
         &self,
         function: &Bound<'_, PyAny>,
@@ -36,6 +38,10 @@ impl Calls {
             let found = function.get_type().name()?;
             let message = format!("a hash is a name or a function, not {found}");
             return Err(PyTypeError::new_err(message));
+        }
+        if !(1..=64).contains(&width_bits) {
+            let message = format!("width is 1 to 64 bits, not {width_bits}");
+            return Err(error::invalid(function.py(), &message));
         }
         let name = name_of(function);
         let mut state = self.state();

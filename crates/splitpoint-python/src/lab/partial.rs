@@ -9,7 +9,7 @@ use splitpoint_lab::study::{KeyFacts, Machine, Program};
 use splitpoint_lab::{KeySketch, PartialStats, Report, Setup, Specimen};
 
 use super::study::Study;
-use super::{buckets_for, keys, raise, reduction_of, setup};
+use super::{buckets_for, keys, no_keys, raise, reduction_of, setup};
 use crate::error;
 
 /// Bytes of keys that are copied before they are counted.
@@ -196,19 +196,28 @@ pub(super) fn bucket_count(
 }
 
 /// Returns the report of counts of the same keys by several functions.
+///
+/// # Errors
+///
+/// `ValueError` if no key was counted.
 #[pyfunction]
-pub(super) fn report_of(py: Python<'_>, counts: Vec<PyRef<'_, Counts>>, sketch: &Sketch) -> Study {
+pub(super) fn report_of(
+    py: Python<'_>,
+    counts: Vec<PyRef<'_, Counts>>,
+    sketch: &Sketch,
+) -> PyResult<Study> {
     let stats: Vec<PartialStats> = counts.iter().map(|counts| counts.stats().clone()).collect();
     drop(counts);
+    let first = stats.first().map(|first| (first.key_count(), first.key_bytes()));
+    let (key_count, key_bytes) =
+        first.filter(|&(key_count, _)| key_count > 0).ok_or_else(|| no_keys(py))?;
     let mut distinct = sketch.keys().estimate();
-    py.detach(|| {
-        let first = stats.first();
-        let key_count = first.map_or(0, PartialStats::key_count);
+    Ok(py.detach(|| {
         distinct.key_count = distinct.key_count.min(key_count as f64);
         let keys = KeyFacts {
             source: "keys".to_owned(),
             key_count,
-            key_bytes: first.map_or(0, PartialStats::key_bytes),
+            key_bytes,
             distinct_estimate: Some(distinct),
             ..KeyFacts::default()
         };
@@ -217,5 +226,5 @@ pub(super) fn report_of(py: Python<'_>, counts: Vec<PyRef<'_, Counts>>, sketch: 
         let mut study = splitpoint_lab::Study::new(program, Machine::default(), keys);
         study.reports = stats.iter().map(Report::new).collect();
         Study::new(study)
-    })
+    }))
 }

@@ -14,7 +14,7 @@ use splitpoint_lab::{Error, KeyPositions, KeySample, Report, Setup, Specimen, re
 
 use super::keys::{HeldKeys, for_each};
 use super::own::Calls;
-use super::{buckets_for, raise, reduction_of, setup};
+use super::{buckets_for, no_keys, raise, reduction_of, setup};
 use crate::error;
 
 /// Keys among which the lab looks for the bits that are to blame, as the command does.
@@ -162,25 +162,34 @@ pub(super) fn measure(
     threads: usize,
 ) -> PyResult<Study> {
     let calls = Calls::default();
-    let specimen = |hash: &Bound<'_, PyAny>| match hash.extract::<String>() {
-        Ok(name) => Specimen::by_name(&name).map_err(|error| raise(py, &error)),
-        Err(_) => calls.specimen(hash, width),
+    let measured = || {
+        let specimen = |hash: &Bound<'_, PyAny>| match hash.extract::<String>() {
+            Ok(name) => Specimen::by_name(&name).map_err(|error| raise(py, &error)),
+            Err(_) => calls.specimen(hash, width),
+        };
+        let plan = Plan {
+            specimens: hashes.iter().map(specimen).collect::<PyResult<_>>()?,
+            reduction,
+            bucket_count: buckets,
+            seed,
+            sample_hashes,
+            duplicates: if has_duplicates {
+                DuplicatePolicy::Keep
+            } else {
+                DuplicatePolicy::Remove
+            },
+            limits: Limits { memory_bytes, thread_count: threads },
+        };
+        let mut held = HeldKeys::default();
+        for_each(keys, |key| held.0.push(key))?;
+        if held.0.is_empty() {
+            return Err(no_keys(py));
+        }
+        let mut watch = Watching(calls.clone());
+        let study = watched(py, &calls, || plan.run(held, &mut watch));
+        study.map(Study::new).map_err(|message| error::invalid(py, &message))
     };
-    let plan = Plan {
-        specimens: hashes.iter().map(specimen).collect::<PyResult<_>>()?,
-        reduction,
-        bucket_count: buckets,
-        seed,
-        sample_hashes,
-        duplicates: if has_duplicates { DuplicatePolicy::Keep } else { DuplicatePolicy::Remove },
-        limits: Limits { memory_bytes, thread_count: threads },
-    };
-    let mut held = HeldKeys::default();
-    for_each(keys, |key| held.0.push(key))?;
-    let mut watch = Watching(calls.clone());
-    let measured = watched(py, &calls, || plan.run(held, &mut watch));
-    if let Some(failure) = calls.finish() {
-        return Err(failure);
-    }
-    measured.map(Study::new).map_err(|message| error::invalid(py, &message))
+    let measured = measured();
+    // After an error too: the lab itself never forgets a function.
+    calls.finish().map_or(measured, Err)
 }

@@ -60,8 +60,8 @@ def measure(
     `sample_hashes` keeps one in 2 to that power of the hashes to look for equal ones, to save
     memory; `memory_bytes` bounds the memory of the counts; `threads` is 0 for all cores.
 
-    Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, for an unknown name;
-    `ValueError` for a null in a column; and what a function of your own raises, as it is.
+    Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, for an unknown name and without
+    keys; `ValueError` for a null in a column; and what a function of your own raises, as it is.
 
     >>> def by_length(keys):
     ...     return [len(key) for key in keys]
@@ -71,12 +71,13 @@ def measure(
     """
     if duplicates not in ("remove", "keep"):
         raise ValueError(f"duplicates is 'remove' or 'keep', not {duplicates!r}")
-    if isinstance(hashes, str) or callable(hashes):
-        hashes = [hashes]
+    hashes = [hashes] if isinstance(hashes, str) or callable(hashes) else list(hashes)
+    if not hashes:
+        raise ValueError("hashes names no function")
     return Report(
         _native.measure(
             keys,
-            list(hashes),
+            hashes,
             width,
             reduction,
             buckets,
@@ -241,7 +242,7 @@ class Partial:
     def report(self):
         """Return the `Report` of the counts, without what needs the keys themselves.
 
-        It says about how many of the keys come again.
+        It says about how many of the keys come again. Raises `ValueError` if no key was counted.
         """
         return Report(_native.report_of(self._counts, self._sketch))
 

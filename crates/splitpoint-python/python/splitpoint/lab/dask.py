@@ -53,6 +53,8 @@ def analyze(
     `split_every` counts are merged at a time. `compute` goes to `dask.compute`: by its own rules it
     runs in the client that is current, otherwise in threads of this process.
 
+    Raises what `splitpoint.lab.measure` raises, and `ValueError` without keys.
+
     >>> import numpy, dask.array
     >>> numbers = dask.array.from_array(numpy.arange(10_000), chunks=3000)
     >>> report = analyze(numbers, hash=["xxh3-64", "fnv1a-32"], buckets=4096, scheduler="sync")
