@@ -437,8 +437,9 @@ impl Handle {
         let set =
             |opened| *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
         let locked = |path: &Path| {
-            let path = path.to_path_buf();
-            error::raise(py, &Error::Locked { path, holders: Vec::new() })
+            let holder = Holder::new(HolderRole::Writer, Some(std::process::id()), None);
+            let (path, holders) = (path.to_path_buf(), vec![holder]);
+            error::raise(py, &Error::Locked { path, holders })
         };
         let opened = match Arc::try_unwrap(opened.0) {
             Ok(opened) => opened,

@@ -264,8 +264,10 @@ fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> 
     // The file that a link leads to is replaced, not the link.
     let target = path.canonicalize().map_err(|source| fail("replace", source))?;
     let old = splitpoint::open_regular(&target, File::options().read(true))?;
-    flock(&old, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| Error::Locked { path: path.to_path_buf(), holders: Vec::new() })?;
+    flock(&old, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::Locked {
+        path: path.to_path_buf(),
+        holders: splitpoint::holders(&old),
+    })?;
     let mut new_name = target.clone().into_os_string();
     new_name.push(format!(".new-{}", std::process::id()));
     let new = PathBuf::from(new_name);

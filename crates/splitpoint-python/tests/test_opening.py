@@ -129,7 +129,7 @@ class Flags(Scratch):
     def test_one_table_at_a_time_writes_and_any_number_reads(self):
         with splitpoint.open(self.path()) as table:
             for flag in "wcn":
-                with self.assertRaises(BlockingIOError) as caught:
+                with self.assertRaisesRegex(BlockingIOError, r"locked by this process \(writer\b") as caught:
                     splitpoint.open(self.path(), flag)
                 self.assertEqual(caught.exception.code, "locked")
             with splitpoint.open(self.path(), "r") as one, splitpoint.open(self.path(), "r") as two:
@@ -274,6 +274,7 @@ class Flags(Scratch):
         for place in (7, None, 1.5):
             with self.assertRaises(TypeError):
                 splitpoint.open(place)
+
 
 
 class Options(Scratch):

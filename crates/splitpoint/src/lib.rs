@@ -433,6 +433,8 @@ pub use options::{
 };
 pub use snapshot::Snapshot;
 pub use stats::Recovery;
+#[doc(hidden)]
+pub use storage::holders::holders;
 pub use storage::regular::open_regular;
 pub use storage::shared_file::SharedFile;
 #[cfg(any(test, feature = "sim"))]

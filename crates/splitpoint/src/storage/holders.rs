@@ -58,6 +58,12 @@ pub(crate) fn locked_storage(storage: &dyn Storage) -> Error {
     Error::Locked { path: storage.path().to_path_buf(), holders }
 }
 
+/// Returns everybody who has the file locked, for the message of a program that was refused by a lock of its own
+/// on this description.
+pub fn holders(file: &File) -> Vec<Holder> {
+    holders_of(file, true)
+}
+
 /// Returns who has the file locked: whoever writes, else who keeps writers out; readers as well, if
 /// `are_all` or nobody else stands in the way.
 pub(super) fn holders_of(file: &File, are_all: bool) -> Vec<Holder> {
@@ -156,7 +162,7 @@ fn locks_in(text: &str, wanted: &str) -> Vec<WholeLock> {
 mod tests {
     use super::*;
 
-    fn holders(path: &Path, options: &Options) -> Vec<Holder> {
+    fn refusing(path: &Path, options: &Options) -> Vec<Holder> {
         match options.clone().open(path) {
             Err(Error::Locked { holders, .. }) => holders,
             opened => panic!("{opened:?}"),
@@ -187,7 +193,7 @@ mod tests {
 
         let writer = Options::new().open(&path).unwrap();
         for options in [Options::new(), by_turns.clone()] {
-            let found = holders(&path, &options);
+            let found = refusing(&path, &options);
             assert_eq!(roles(&found), [(HolderRole::Writer, own)]);
             assert!(found[0].age.is_some());
         }
@@ -196,14 +202,16 @@ mod tests {
         for _ in 0..100 {
             reader.get("a").unwrap();
         }
-        let found = holders(&path, &alone);
+        let found = refusing(&path, &alone);
         assert_eq!(roles(&found), [(HolderRole::Writer, own), (HolderRole::Reader, own)]);
+        // A program that has tried the lock itself learns the same.
+        assert_eq!(roles(&holders(&File::open(&path).unwrap())), roles(&found));
         writer.close().unwrap();
-        assert_eq!(roles(&holders(&path, &alone)), [(HolderRole::Reader, own)]);
+        assert_eq!(roles(&refusing(&path, &alone)), [(HolderRole::Reader, own)]);
         drop(reader);
 
         let one = by_turns.open(&path).unwrap();
-        let found = holders(&path, &Options::new());
+        let found = refusing(&path, &Options::new());
         assert_eq!(found[0].role, HolderRole::TakesTurns);
         drop(one);
 
@@ -213,6 +221,6 @@ mod tests {
             // The kernel names the device of this file system in another way.
             return;
         }
-        assert_eq!(roles(&holders(&path, &Options::new())), [(HolderRole::Locker, own)]);
+        assert_eq!(roles(&refusing(&path, &Options::new())), [(HolderRole::Locker, own)]);
     }
 }
