@@ -17,7 +17,7 @@ impl<'py> ByteString<'py> {
     /// # Errors
     ///
     /// `TypeError` for anything but bytes, text and buffers; `UnicodeEncodeError` for text with
-    /// unpaired surrogates.
+    /// unpaired surrogates; what a buffer raises that gives its bytes no more.
     pub(crate) fn of(object: &Bound<'py, PyAny>, role: &str) -> PyResult<Self> {
         Self::owned(object.clone(), role)
     }
@@ -45,11 +45,15 @@ impl<'py> ByteString<'py> {
             }
             Err(other) => other.into_inner(),
         };
-        let Ok(view) = PyMemoryView::from(&object) else {
-            let found = object.get_type().name()?;
-            return Err(PyTypeError::new_err(format!(
-                "a {role} is bytes, str or a buffer, not {found}"
-            )));
+        let view = match PyMemoryView::from(&object) {
+            Ok(view) => view,
+            Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
+                let found = object.get_type().name()?;
+                let message = format!("a {role} is bytes, str or a buffer, not {found}");
+                return Err(PyTypeError::new_err(message));
+            }
+            // Of a buffer that gives its bytes no more: a view that was released, a file that was unmapped.
+            Err(error) => return Err(error),
         };
         // A copy: another thread may change a bytearray while the interpreter's lock is released.
         Ok(Self::Bytes(view.call_method0("tobytes")?.cast_into()?))

@@ -64,7 +64,13 @@ class Snapshots(Moments):
         self.assertTrue(snapshot.closed)
         self.table.clear()
         self.assertEqual(len(list(keys)), 499)
-        for call in (lambda: snapshot["a"], lambda: len(snapshot), lambda: list(snapshot)):
+        calls = (
+            lambda: snapshot["a"],
+            lambda: len(snapshot),
+            lambda: list(snapshot),
+            lambda: snapshot.__enter__(),
+        )
+        for call in calls:
             self.assert_code("closed", call)
 
     def test_closing_the_table_ends_its_snapshots_and_transactions(self):
@@ -148,6 +154,7 @@ class Transactions(Moments):
             _ = 1 / 0
         self.assertEqual(dict(self.table), after)
         self.assertTrue(transaction.closed)
+        self.assert_code("closed", transaction.__enter__)
 
     def test_what_was_read_and_changed_conflicts_and_nothing_else_does(self):
         self.table.update(read="1", other="1")

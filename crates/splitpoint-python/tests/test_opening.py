@@ -276,6 +276,20 @@ class Flags(Scratch):
                 splitpoint.open(place)
 
 
+    def test_a_path_with_a_null_character_is_a_value_error(self):
+        with splitpoint.open(self.path()) as table:
+            for call in (
+                lambda: splitpoint.open("a\0b"),
+                lambda: splitpoint.open(b"a\0b", "r"),
+                lambda: splitpoint.open_url("file:a\0b"),
+                lambda: splitpoint.identify("a\0b"),
+                lambda: table.backup("a\0b"),
+            ):
+                with self.assertRaisesRegex(ValueError, "no null character") as caught:
+                    call()
+                self.assertIsInstance(caught.exception, splitpoint.error)
+                self.assertEqual(caught.exception.code, "invalid")
+
 
 class Options(Scratch):
     """The keyword arguments of `open`."""
@@ -415,6 +429,10 @@ class Errors(Scratch):
             table["unmistakable"]
         self.assertEqual((caught.exception.code, caught.exception.filename), ("corrupt", self.path()))
         self.assertIn(f"`{self.path()}`: corrupt", str(caught.exception))
+
+    def test_an_error_of_a_program_has_its_words(self):
+        for made in (splitpoint.error("its words"), splitpoint.error(7, "its words")):
+            self.assertEqual((str(made), str(pickle.loads(pickle.dumps(made)))), ("its words",) * 2)
 
     def test_an_error_survives_pickling(self):
         with self.assertRaises(splitpoint.error) as caught:

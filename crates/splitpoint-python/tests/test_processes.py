@@ -19,6 +19,7 @@ import time
 import unittest
 
 import splitpoint
+import splitpoint.dbm
 from scratch import Scratch
 
 # The beginning of a script that gets a signal every 50 ms. The third call of the handler raises. A wait
@@ -627,6 +628,14 @@ class Workers(Scratch):
             self.assertEqual((again["a"], again.readonly), (b"1", True))
             with pickle.loads(pickle.dumps(again)) as third:
                 self.assertEqual(third.path, again.path)
+
+    def test_a_pickled_table_of_dbm_has_the_interface_of_dbm(self):
+        with splitpoint.dbm.open(self.path(), "c") as table:
+            table["key"] = "value"
+            pickled = pickle.dumps(table)
+        with pickle.loads(pickled) as again:
+            self.assertIs(type(again), type(table))
+            self.assertEqual((again.keys(), again.readonly), ([b"key"], True))
 
     def test_a_table_without_a_file_cannot_be_pickled(self):
         with splitpoint.open_url("mem:") as table, self.assertRaisesRegex(TypeError, "pickle"):

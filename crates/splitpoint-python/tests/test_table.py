@@ -8,9 +8,11 @@ import itertools
 import operator
 import os
 import pathlib
+import pickle
 import random
 import unittest
 import warnings
+import weakref
 import xml.etree.ElementTree
 
 import splitpoint
@@ -69,12 +71,28 @@ class Mapping(Scratch):
             lambda: self.table.get_many([1]),
             lambda: self.table.put_many([("key", 1)]),
             lambda: self.table.apply([("key", 1)]),
+            lambda: self.table.nextkey(1),
         ):
             with self.assertRaisesRegex(TypeError, "bytes, str or a buffer, not (int|float|None)"):
                 call()
         with self.assertRaises(UnicodeEncodeError):
             self.table["\ud800"] = ""
         self.assertEqual(len(self.table), 0)
+
+    def test_a_buffer_that_gives_no_bytes_raises_what_it_says(self):
+        """It is a buffer, so that an error about its type would mislead."""
+        released = memoryview(b"view")
+        released.release()
+        for call in (
+            lambda: self.table[released],
+            lambda: self.table.__setitem__("key", released),
+            lambda: self.table.put_many([("key", released)]),
+            lambda: self.table.nextkey(released),
+        ):
+            with self.assertRaisesRegex(ValueError, "released memoryview"):
+                call()
+        self.table[memoryview(b"k.e.y")[::2]] = memoryview(b"value")[::-1]
+        self.assertEqual(self.table["key"], b"eulav")
 
     def test_deleting_and_replacing_are_counted(self):
         self.table.update(a="1", b="2")
@@ -388,6 +406,27 @@ class Batches(Scratch):
         self.table.clear()
         self.assertIsNone(self.table.firstkey())
 
+    def test_walks_of_two_threads_skip_no_key(self):
+        """One asks for the key after the first while the other is about to get it."""
+        self.table.update((str(i), "") for i in range(500))
+        expected = list(self.table)
+
+        class Meanwhile:
+            def __init__(self, walk, key):
+                self.walk, self.key, self.found = walk, key, []
+
+            def __next__(walk):
+                walk.found.append(self.table.nextkey(walk.key))
+                return next(walk.walk)
+
+        first = self.table.firstkey()
+        ((key, walk),) = self.table._walk
+        self.assertEqual(key, first)
+        meanwhile = Meanwhile(walk, first)
+        self.table._walk[:] = [(key, meanwhile)]
+        self.assertEqual(self.table.nextkey(first), expected[1])
+        self.assertEqual(meanwhile.found, [expected[1]])
+
 
 class Life(Scratch):
     """From the open to the close."""
@@ -507,6 +546,28 @@ class Life(Scratch):
         with splitpoint.open(pathlib.Path(self.path()), durability="buffered") as table:
             self.assertEqual(table.path, pathlib.Path(self.path()))
             self.assertEqual((table.durability, table.readonly, table.closed), ("buffered", False, False))
+
+    def test_what_is_of_one_moment_is_neither_copied_nor_pickled(self):
+        with splitpoint.open(self.path()) as table:
+            table["key"] = "value"
+            with table.snapshot() as snapshot, table.transaction() as transaction:
+                for it in (snapshot, transaction, iter(table), iter(snapshot), iter(transaction)):
+                    for call in (pickle.dumps, copy.copy, copy.deepcopy):
+                        with self.assertRaisesRegex(TypeError, "cannot pickle"):
+                            call(it)
+
+    def test_references_do_not_keep_a_table(self):
+        with splitpoint.open(self.path()) as table:
+            for name in ("snapshot", "transaction"):
+                made = getattr(table, name)()
+                reference = weakref.ref(made)
+                self.assertIs(reference(), made)
+                del made
+                self.assertIsNone(reference())
+            reference = weakref.ref(table)
+        del table
+        gc.collect()
+        self.assertIsNone(reference())
 
     def test_a_copy_is_the_same_handle(self):
         with splitpoint.open_url("mem:") as table:

@@ -45,9 +45,12 @@ class error(OSError):
     code = "other"
 
     def __str__(self):
-        return self.strerror or ""
+        return self.strerror or super().__str__()
 
     def __reduce__(self):
+        # One that a program has made itself, without a number.
+        if self.strerror is None:
+            return super().__reduce__()
         return make, (self.code, self.errno, self.strerror, self.filename)
 
 

@@ -4,7 +4,7 @@
 import collections.abc
 
 from . import _native
-from ._errors import error
+from ._errors import error, make
 from ._table import ItemsView, KeysView, ValuesView
 
 __all__ = ["Snapshot", "Transaction"]
@@ -13,10 +13,16 @@ __all__ = ["Snapshot", "Transaction"]
 _PAUSE_MAX_S = 0.05
 
 
-class _Views:
-    """The views of a mapping that scans itself."""
+class _Moment:
+    """What both have: a ``with``, and the views of a mapping that scans itself."""
 
     __slots__ = ()
+
+    def __enter__(self):
+        if self.closed:
+            name = type(self).__name__.lower()
+            raise make("closed", None, f"the {name} has ended, or its table is closed", None)
+        return self
 
     def keys(self):
         """Return a view of the keys, in the order of the file."""
@@ -35,7 +41,7 @@ class _Views:
     __hash__ = object.__hash__
 
 
-class Snapshot(_native.Snapshot, _Views, collections.abc.Mapping):
+class Snapshot(_native.Snapshot, _Moment, collections.abc.Mapping):
     """A table as it was at one moment: `Table.snapshot` returns it.
 
     Any thread may use it. It sees all of a batch or a transaction, or nothing of it. If it keeps more
@@ -52,9 +58,6 @@ class Snapshot(_native.Snapshot, _Views, collections.abc.Mapping):
 
     __slots__ = ()
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *exception):
         self.close()
 
@@ -62,7 +65,7 @@ class Snapshot(_native.Snapshot, _Views, collections.abc.Mapping):
         return f"<splitpoint.Snapshot {'closed' if self.closed else f'{len(self):,} keys'}>"
 
 
-class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
+class Transaction(_native.Transaction, _Moment, collections.abc.MutableMapping):
     """Reads of one moment, and changes that take effect together: `Table.transaction` begins one.
 
     It reads the table as it was at its first read, and its own changes. `commit`, or the end of a
@@ -84,9 +87,6 @@ class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
         self = super().__new__(cls, table)
         self._durability = durability
         self._is_ended = False
-        return self
-
-    def __enter__(self):
         return self
 
     def __exit__(self, kind, exception, traceback):

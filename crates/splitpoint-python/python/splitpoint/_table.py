@@ -30,7 +30,8 @@ def open(
 
     `flag` is one of those of `dbm`: ``"r"`` opens an existing file for reading, ``"w"`` for reading
     and writing, ``"c"`` creates it if it is missing, ``"n"`` puts a new, empty one in its place. A
-    new file gets `mode`, less what the umask forbids.
+    new file gets `mode`, less what the umask forbids. A table that reads the old file goes on with that
+    one, and so does one with `sharing` ``"per-call"``, whose later changes are lost with it.
 
     `durability` says what a power loss takes back: ``"async"`` at most the last second or so;
     ``"sync"`` nothing, and each change waits for the device; ``"buffered"`` everything since the
@@ -91,7 +92,7 @@ def identify(path):
     >>> splitpoint.identify("words.spt")
     'Splitpoint store'
     """
-    return _native.identify(os.fsdecode(path))
+    return _native.identify(_place(path))
 
 
 def equal(left, right):
@@ -280,7 +281,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
     __slots__ = ("_again", "_durability", "_is_url", "_options", "_path", "_popped", "_walk")
 
     def __new__(cls, path, *, is_url=False, durability="async", **options):
-        place = os.fsdecode(path)
+        place = _place(path)
         self = super().__new__(cls, place, is_url=is_url, durability=durability, **options)
         self._durability = durability
         self._options = {name: options.get(name) for name in ("cache_bytes", "hash")}
@@ -290,7 +291,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
         self._is_url = is_url
         self._path = place if is_url else os.path.abspath(place)
         self._popped = []
-        self._walk = (None, iter(()))
+        self._walk = []
         return self
 
     # What Python code may ask of every open file.
@@ -337,7 +338,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
         # `__new__` may have failed, and a child of a fork does not own its parent's table.
         if hasattr(self, "_walk") and not self.closed and not self._forked:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
-            self._walk = None
+            self._walk.clear()
             self.close()
 
     def __repr__(self):
@@ -363,7 +364,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def __reduce__(self):
         if self._is_url:
             raise TypeError(f"cannot pickle the table {self._path!r}: only a file can be opened again")
-        return _reopen, (self._path, self._options)
+        return _reopen, (type(self), self._path, self._options)
 
     def __copy__(self):
         return self
@@ -555,7 +556,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
 
         Other threads may go on writing. It calls ``progress(bytes_done, bytes_of_all)``.
         """
-        return self._backup(os.fsdecode(path), progress)
+        return self._backup(_place(path), progress)
 
     # The names of dbm.gnu.
 
@@ -568,8 +569,15 @@ class Table(_native.Table, collections.abc.MutableMapping):
 
         If `key` is the one that the last call returned, this costs nothing; otherwise it costs a scan.
         """
-        last, walk = self._walk
-        sought = key.encode() if isinstance(key, str) else memoryview(key).tobytes()
+        sought = _stored(key)
+        if type(sought) is not bytes:
+            # Raises what every call raises for such a key.
+            return self[key]
+        try:
+            # Another thread that is at the same key goes on from there by itself.
+            last, walk = self._walk.pop()
+        except IndexError:
+            last, walk = None, None
         if last != sought:
             walk = itertools.dropwhile(lambda found: found != sought, iter(self))
             if next(walk, None) is None:
@@ -579,13 +587,21 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def _next_of_walk(self, walk):
         key = next(walk, None)
         # No scan stays open behind the last key.
-        self._walk = (key, walk if key is not None else iter(()))
+        self._walk[:] = [] if key is None else [(key, walk)]
         return key
 
 
-def _reopen(path, options):
+def _reopen(kind, path, options):
     """Open a pickled table again, to read."""
-    return open(path, "r", **options)
+    return kind(path, flag="r", **options)
+
+
+def _place(path):
+    """Return a path, or a URL, as text."""
+    place = os.fsdecode(path)
+    if "\0" in place:
+        raise _errors.make("invalid", None, f"a path has no null character, as {place!r} has", None)
+    return place
 
 
 def _in_words(size):
