@@ -28,6 +28,16 @@ unsafe fn bytes_of<'a>(datum: Datum) -> Outcome<&'a [u8]> {
     unsafe { datum.bytes() }.ok_or_else(|| Failure::of(Code::MALFORMED_DATA))
 }
 
+/// Returns the bytes of a key to look up: a null pointer with the size 0 is the empty key.
+///
+/// # Safety
+///
+/// As [`Datum::bytes`].
+unsafe fn key_of<'a>(datum: Datum) -> Outcome<&'a [u8]> {
+    // SAFETY: the caller promised it.
+    unsafe { datum.bytes() }.ok_or_else(|| Failure::of(Code::MALFORMED_DATA))
+}
+
 /// Makes a copy that the program frees.
 #[inline]
 fn put_copy(bytes: &[u8], copy: &mut Datum) -> Outcome<()> {
@@ -162,7 +172,7 @@ unsafe extern "C" fn gdbm_store(
 unsafe extern "C" fn gdbm_fetch(handle: *mut Handle, key: Datum) -> Datum {
     let fetch = |database: &mut Database, copy: &mut Datum| {
         // SAFETY: C promises it.
-        let key = unsafe { bytes_of(key) }?;
+        let key = unsafe { key_of(key) }?;
         database.read(|table| table.with_value(key, |value| put_copy(value, copy)))
     };
     // SAFETY: C promises it.
@@ -175,7 +185,7 @@ unsafe extern "C" fn gdbm_exists(handle: *mut Handle, key: Datum) -> c_int {
     code::set_current(Code::NO_ERROR);
     let exists = |database: &mut Database| {
         // SAFETY: C promises it.
-        let key = unsafe { bytes_of(key) }?;
+        let key = unsafe { key_of(key) }?;
         database.read(|table| table.contains(key))
     };
     // SAFETY: C promises it.
@@ -191,7 +201,7 @@ unsafe extern "C" fn gdbm_delete(handle: *mut Handle, key: Datum) -> c_int {
             return Err(Failure::of(Code::READER_CANT_DELETE));
         }
         // SAFETY: C promises it.
-        let key = unsafe { bytes_of(key) }?;
+        let key = unsafe { key_of(key) }?;
         database.delete(key)
     };
     // SAFETY: C promises it.
@@ -213,7 +223,7 @@ unsafe extern "C" fn gdbm_firstkey(handle: *mut Handle) -> Datum {
 unsafe extern "C" fn gdbm_nextkey(handle: *mut Handle, key: Datum) -> Datum {
     let next = |database: &mut Database, copy: &mut Datum| {
         // SAFETY: C promises it.
-        let key = unsafe { bytes_of(key) }?;
+        let key = unsafe { key_of(key) }?;
         database.read(|table| put_copy(table.after(key)?, copy))
     };
     // SAFETY: C promises it.

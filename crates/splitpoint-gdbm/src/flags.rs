@@ -8,14 +8,13 @@ pub(crate) const WRCREAT: c_int = 2;
 pub(crate) const NEWDB: c_int = 3;
 pub(crate) const OPEN_MASK: c_int = 7;
 
-pub(crate) const FAST: c_int = 0x10;
 pub(crate) const SYNC: c_int = 0x20;
 pub(crate) const NOLOCK: c_int = 0x40;
 pub(crate) const NOMMAP: c_int = 0x80;
 pub(crate) const CLOEXEC: c_int = 0x100;
 pub(crate) const BSEXACT: c_int = 0x200;
 pub(crate) const CLOERROR: c_int = 0x400;
-pub(crate) const XVERIFY: c_int = 0x800;
+pub(crate) const PREREAD: c_int = 0x1000;
 pub(crate) const NUMSYNC: c_int = 0x2000;
 
 /// Of a store: replace an old value.

@@ -100,7 +100,9 @@ fn run<T>(
     let Some(mut state) = handle.lock() else { return (Err(never_ended()), None) };
     let database = &mut state.database;
     if allowed == Allowed::Sound && database.needs_recovery {
-        return (Err(Failure::of(Code::NEED_RECOVERY)), None);
+        let failure = Failure::of(Code::NEED_RECOVERY);
+        database.failure = Some(failure);
+        return (Err(failure), None);
     }
     let outcome = guard(|| database.expect_whole().and_then(|()| body(database)))
         .unwrap_or(Err(Failure { is_fatal: true, ..Failure::of(Code::NEED_RECOVERY) }));

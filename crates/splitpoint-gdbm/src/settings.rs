@@ -166,11 +166,7 @@ impl Database {
         let Settings { is_cache_automatic, coalesces, is_mapped, is_synchronous, .. } =
             self.settings;
         match option {
-            GET_FLAGS => {
-                let sync = if is_synchronous { flags::SYNC } else { 0 };
-                let is_kept = !(flags::SYNC | flags::FAST | flags::XVERIFY);
-                place.set_int(self.settings.flags & is_kept | sync)
-            }
+            GET_FLAGS => place.set_int(self.flags()),
             GET_MAP => place.set_int(is_mapped.into()),
             GET_CACHE_SIZE => place.set_size(self.settings.cache_size),
             GET_SYNC_MODE => place.set_int(is_synchronous.into()),
@@ -198,6 +194,17 @@ impl Database {
             GET_CACHE_AUTO => place.set_int(is_cache_automatic.into()),
             _ => Err(Failure::of(Code::OPT_BADVAL)),
         }
+    }
+
+    /// Returns the mode and the flags of the open, as far as they say how it is by now.
+    fn flags(&self) -> c_int {
+        let Settings { flags: asked, is_mapped, is_synchronous, .. } = self.settings;
+        let of = |is_on, flag| if is_on { flag } else { 0 };
+        asked & (flags::OPEN_MASK | flags::NOLOCK | flags::CLOEXEC)
+            | asked & of(is_mapped, flags::PREREAD)
+            | of(!is_mapped, flags::NOMMAP)
+            | of(is_synchronous, flags::SYNC)
+            | of(self.head.sync_count.is_some(), flags::NUMSYNC)
     }
 
     fn block_size(&self) -> c_int {

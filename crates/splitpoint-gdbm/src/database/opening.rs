@@ -104,7 +104,7 @@ impl Request {
     /// Opens a copy of a descriptor, so that the program still has its own after an error.
     fn open_copy(self, fd: c_int) -> Outcome<Database> {
         let is_writable = descriptor::is_writable(fd);
-        let is_writable = is_writable.ok_or(Failure::new(Code::FILE_OPEN_ERROR, libc::EBADF))?;
+        let is_writable = is_writable.ok_or(Failure::new(Code::FILE_STAT_ERROR, libc::EBADF))?;
         let is_known = matches!(self.flags & flags::OPEN_MASK, flags::READER..=flags::NEWDB);
         if !is_known || self.is_writer() && !is_writable {
             return Err(Failure::new(Code::FILE_OPEN_ERROR, libc::EINVAL));

@@ -146,7 +146,7 @@ impl Database {
     /// Verifies the database, and saves what can be read into a new file if it is damaged.
     pub(crate) fn recover(&mut self, wishes: &RecoveryWishes) -> Outcome<Recovered> {
         if !self.is_writer {
-            return Err(Failure::of(Code::READER_CANT_STORE));
+            return Err(Failure::of(Code::READER_CANT_REORGANIZE));
         }
         if self.may_convert && matches!(self.table, Some(Table::Old(_))) {
             self.convert_old()?;

@@ -91,7 +91,13 @@ static void pairs(void) {
   value("fetch absent", gdbm_fetch(db, text("none")));
   line("store without key", gdbm_store(db, none, text("x"), GDBM_REPLACE));
   line("store without content", gdbm_store(db, text("x"), none, GDBM_REPLACE));
+  value("fetch null", gdbm_fetch(db, none));
+  line("exists null", gdbm_exists(db, none));
+  line("delete null", gdbm_delete(db, none));
+  value("nextkey of null", gdbm_nextkey(db, none));
   line("store empty", gdbm_store(db, empty, empty, GDBM_REPLACE));
+  value("fetch null, which is empty", gdbm_fetch(db, none));
+  line("exists null, which is empty", gdbm_exists(db, none));
   value("fetch empty", gdbm_fetch(db, empty));
   line("exists", gdbm_exists(db, text("one")));
   line("exists absent", gdbm_exists(db, text("none")));
@@ -154,12 +160,32 @@ static void pairs(void) {
   line("close", gdbm_close(db));
 }
 
+/* A failure of which a program says that the database does not survive it. */
+static void broken(void) {
+  GDBM_FILE db = gdbm_open("broken.db", 0, GDBM_NEWDB, 0600, NULL);
+  gdbm_count_t count;
+  line("store", gdbm_store(db, text("one"), text("eins"), GDBM_INSERT));
+  gdbm_set_errno(db, GDBM_BAD_BUCKET, 1);
+  printf("last %d, needs recovery %d\n", gdbm_last_errno(db), gdbm_needs_recovery(db));
+  line("store", gdbm_store(db, text("two"), text("zwei"), GDBM_INSERT));
+  printf("last %d %d\n", gdbm_last_errno(db), gdbm_last_syserr(db));
+  gdbm_clear_error(db);
+  printf("last %d, needs recovery %d\n", gdbm_last_errno(db), gdbm_needs_recovery(db));
+  line("count", gdbm_count(db, &count));
+  line("recover", gdbm_recover(db, NULL, 0));
+  printf("last %d, needs recovery %d\n", gdbm_last_errno(db), gdbm_needs_recovery(db));
+  value("fetch", gdbm_fetch(db, text("one")));
+  line("close", gdbm_close(db));
+}
+
 static void readers(void) {
   GDBM_FILE db = gdbm_open("pairs.db", 0, GDBM_READER, 0, NULL);
   gdbm_count_t count;
   line("reader stores", gdbm_store(db, text("a"), text("b"), GDBM_REPLACE));
   line("reader deletes", gdbm_delete(db, text("one")));
   line("reader reorganizes", gdbm_reorganize(db));
+  line("reader recovers", gdbm_recover(db, NULL, 0));
+  line("reader converts", gdbm_convert(db, GDBM_NUMSYNC));
   line("reader syncs", gdbm_sync(db));
   line("reader counts", gdbm_count(db, &count));
   printf("count %llu\n", count);
@@ -179,6 +205,7 @@ static void descriptors(void) {
   line("close", gdbm_close(db));
   printf("closed: %d\n", fcntl(fd, F_GETFD) == -1);
   errno = 0;
+  line("fd_open of none", gdbm_fd_open(-1, "none", 0, GDBM_READER, NULL) != NULL);
   line("fd_open of text", gdbm_fd_open(text_fd, "text", 0, GDBM_WRITER, NULL) != NULL);
   printf("still open: %d\n", fcntl(text_fd, F_GETFD) != -1);
   line("fd_open of text, closed on error",
@@ -194,6 +221,7 @@ int main(void) {
   blocks();
   locks();
   pairs();
+  broken();
   readers();
   descriptors();
   db = gdbm_open("imported.db", 0, GDBM_NEWDB, 0600, NULL);

@@ -121,6 +121,26 @@ static void flags(void) {
   }
 }
 
+/* What the flags say when options and the format have changed, of a database that was made without any. */
+static void flags_now(void) {
+  static const int all[] = {0, GDBM_FAST, GDBM_SYNC, GDBM_NOLOCK, GDBM_NOMMAP, GDBM_CLOEXEC,
+      GDBM_BSEXACT, GDBM_CLOERROR, GDBM_XVERIFY, GDBM_PREREAD, GDBM_NUMSYNC};
+  size_t i;
+  line("close", gdbm_close(gdbm_open("now.db", 0, GDBM_NEWDB, 0600, NULL)));
+  for (i = 0; i < sizeof all / sizeof *all; i++) {
+    GDBM_FILE db = gdbm_open("now.db", 0, GDBM_WRITER | all[i], 0600, NULL);
+    printf("flag %#x: ", all[i]);
+    get_int(db, "flags", GDBM_GETFLAGS);
+    set_int(db, "mmap", GDBM_SETMMAP, 0);
+    get_int(db, "flags", GDBM_GETFLAGS);
+    set_int(db, "sync mode", GDBM_SETSYNCMODE, 1);
+    line("convert", gdbm_convert(db, GDBM_NUMSYNC));
+    get_int(db, "flags", GDBM_GETFLAGS);
+    line("convert", gdbm_convert(db, 0));
+    line("close", gdbm_close(db));
+  }
+}
+
 static void block_sizes(void) {
   static const int sizes[] = {-1, 0, 1, 511, 512, 513, 1024, 4096, 4097, 8192, 65536};
   size_t i;
@@ -295,6 +315,7 @@ static void snapshots(void) {
 int main(void) {
   options();
   flags();
+  flags_now();
   block_sizes();
   errors();
   metadata();
