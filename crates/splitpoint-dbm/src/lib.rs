@@ -13,6 +13,7 @@ use std::path::Path;
 
 use libc::{EACCES, EBADF, EDEADLK, EINVAL, EIO, ENOENT, EPERM, EROFS};
 use splitpoint_ffi::{Datum, HandleLock, guard, set_errno};
+use splitpoint_ndbm::gdbm_errno::{self, Kind};
 use splitpoint_ndbm::{Database, Failure, Lent, Request, StoreMode};
 
 /// The database that is open.
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn dbminit(name: *const c_char) -> c_int {
         *current = Some(Current { database, value, key, is_broken: false });
         Ok(0)
     };
-    run(-1, open)
+    run(open).unwrap_or(-1)
 }
 
 fn open(name: &Path) -> Result<Database, Failure> {
@@ -76,10 +77,11 @@ fn open(name: &Path) -> Result<Database, Failure> {
 /// Closes the database, if one is open. Returns 0, or -1 if its changes may not be durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn dbmclose() -> c_int {
-    run(-1, |current| {
+    let closed = run(|current| {
         let Some(old) = current.take() else { return Ok(0) };
         old.database.close().map(|()| 0)
-    })
+    });
+    closed.unwrap_or(-1)
 }
 
 /// Returns the value of a key, or a null pointer. It stays until the next fetch.
@@ -89,7 +91,7 @@ pub extern "C" fn dbmclose() -> c_int {
 /// The datum has null, or as many bytes as it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fetch(key: Datum) -> Datum {
-    with_current(Datum::NONE, |current| {
+    look_up(|current| {
         // SAFETY: the caller promised it.
         let key = unsafe { bytes(key) }?;
         let value = current.database.fetch(key, |value| current.value.lend(value))?;
@@ -104,13 +106,14 @@ pub unsafe extern "C" fn fetch(key: Datum) -> Datum {
 /// The data have null, or as many bytes as they say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn store(key: Datum, value: Datum) -> c_int {
-    with_current(-1, |current| {
+    let stored = with_current(|current| {
         // SAFETY: the caller promised it.
         let key = unsafe { bytes(key) }?;
         // SAFETY: the caller promised it.
         let value = unsafe { bytes(value) }?;
         current.changeable()?.store(key, value, StoreMode::Replace).map(|_| 0)
-    })
+    });
+    gdbm_errno::note(Kind::Store, stored, |_| true).unwrap_or(-1)
 }
 
 /// Deletes a key. Returns 0, or -1 if it is absent or cannot be deleted.
@@ -120,17 +123,18 @@ pub unsafe extern "C" fn store(key: Datum, value: Datum) -> c_int {
 /// The datum has null, or as many bytes as it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn delete(key: Datum) -> c_int {
-    with_current(-1, |current| {
+    let deleted = with_current(|current| {
         // SAFETY: the caller promised it.
         let key = unsafe { bytes(key) }?;
         Ok(if current.changeable()?.delete(key)? { 0 } else { -1 })
-    })
+    });
+    gdbm_errno::note(Kind::Delete, deleted, |&result| result == 0).unwrap_or(-1)
 }
 
 /// Begins a walk, and returns its first key or a null pointer. It stays until the next key.
 #[unsafe(no_mangle)]
 pub extern "C" fn firstkey() -> Datum {
-    with_current(Datum::NONE, |current| {
+    look_up(|current| {
         let key = current.database.first_key()?;
         key.map_or(Ok(Datum::NONE), |key| current.key.lend(key))
     })
@@ -143,7 +147,7 @@ pub extern "C" fn firstkey() -> Datum {
 /// The datum has null, or as many bytes as it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nextkey(key: Datum) -> Datum {
-    with_current(Datum::NONE, |current| {
+    look_up(|current| {
         // SAFETY: the caller promised it.
         let key = unsafe { bytes(key) }?;
         let next = current.database.key_after(key)?;
@@ -170,17 +174,24 @@ unsafe fn bytes<'a>(datum: Datum) -> Result<&'a [u8], Failure> {
     unsafe { datum.bytes() }.ok_or(EINVAL)
 }
 
-/// Calls `body` with the database that is open.
-fn with_current<T>(failed: T, body: impl FnOnce(&mut Current) -> Result<T, Failure>) -> T {
-    run(failed, |current| body(current.as_mut().ok_or(EBADF)?))
+/// Calls `body`, which looks up a value or a key, with the database that is open.
+fn look_up(body: impl FnOnce(&mut Current) -> Result<Datum, Failure>) -> Datum {
+    let found = with_current(body);
+    gdbm_errno::note(Kind::Lookup, found, |found| !found.is_none()).unwrap_or(Datum::NONE)
 }
 
-/// Calls `body` while no other thread does; returns what it returns, or `failed` if it fails.
-fn run<T>(failed: T, body: impl FnOnce(&mut Option<Current>) -> Result<T, Failure>) -> T {
-    let Some(mut current) = CURRENT.lock() else {
-        set_errno(EDEADLK);
-        return failed;
+/// Calls `body` with the database that is open.
+fn with_current<T>(body: impl FnOnce(&mut Current) -> Result<T, Failure>) -> Result<T, Failure> {
+    run(|current| body(current.as_mut().ok_or(EBADF)?))
+}
+
+/// Calls `body` while no other thread does, and returns what it returns; a failure is in `errno` by then.
+fn run<T>(body: impl FnOnce(&mut Option<Current>) -> Result<T, Failure>) -> Result<T, Failure> {
+    let failed = |failure: Failure| {
+        set_errno(failure);
+        failure
     };
+    let mut current = CURRENT.lock().ok_or_else(|| failed(EDEADLK))?;
     let result = guard(|| body(&mut current));
     if result.is_none()
         && let Some(current) = current.as_mut()
@@ -188,8 +199,5 @@ fn run<T>(failed: T, body: impl FnOnce(&mut Option<Current>) -> Result<T, Failur
         current.is_broken = true;
     }
     drop(current);
-    result.unwrap_or(Err(EIO)).unwrap_or_else(|failure| {
-        set_errno(failure);
-        failed
-    })
+    result.unwrap_or(Err(EIO)).map_err(failed)
 }

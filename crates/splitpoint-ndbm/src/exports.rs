@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::ptr;
 
-use libc::{EDEADLK, EINVAL, EIO, mode_t};
+use libc::{EDEADLK, EINVAL, EIO, ENOENT, mode_t};
 use splitpoint_ffi::{Datum, HandleLock, guard, set_errno};
 
 use crate::database::{Database, Failure, StoreMode};
+use crate::gdbm_errno::{self, Kind};
 use crate::lent::Lent;
 use crate::opening::Request;
 
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn dbm_fetch(dbm: *mut DBM, key: Datum) -> Datum {
         value.unwrap_or(Ok(Datum::NONE))
     };
     // SAFETY: the contract of ndbm.
-    unsafe { call(dbm, Datum::NONE, fetch) }
+    unsafe { look_up(dbm, fetch) }
 }
 
 /// Stores a pair: 0, or 1 if `DBM_INSERT` found the key, whose value stays; -1 if it failed.
@@ -126,7 +127,8 @@ pub unsafe extern "C" fn dbm_store(dbm: *mut DBM, key: Datum, value: Datum, mode
         Ok(c_int::from(!handle.change(|database| database.store(key, value, mode))?))
     };
     // SAFETY: the contract of ndbm.
-    unsafe { call(dbm, -1, store) }
+    let stored = unsafe { try_call(dbm, store) };
+    gdbm_errno::note(Kind::Store, stored, |&result| result == 0).unwrap_or(-1)
 }
 
 /// Deletes a key: 0, or -1 if it is absent, which is no failure, or if it failed.
@@ -142,7 +144,8 @@ pub unsafe extern "C" fn dbm_delete(dbm: *mut DBM, key: Datum) -> c_int {
         Ok(if handle.change(|database| database.delete(key))? { 0 } else { -1 })
     };
     // SAFETY: the contract of ndbm.
-    unsafe { call(dbm, -1, delete) }
+    let deleted = unsafe { try_call(dbm, delete) };
+    gdbm_errno::note(Kind::Delete, deleted, |&result| result == 0).unwrap_or(-1)
 }
 
 /// Begins a walk, and returns its first key or a null pointer. It stays until the next key.
@@ -157,7 +160,7 @@ pub unsafe extern "C" fn dbm_firstkey(dbm: *mut DBM) -> Datum {
         key.map_or(Ok(Datum::NONE), |key| handle.key.lend(key))
     };
     // SAFETY: the contract of ndbm.
-    unsafe { call(dbm, Datum::NONE, first) }
+    unsafe { look_up(dbm, first) }
 }
 
 /// Returns the next key of the walk, or a null pointer at its end. It stays until the next key.
@@ -172,7 +175,7 @@ pub unsafe extern "C" fn dbm_nextkey(dbm: *mut DBM) -> Datum {
         key.map_or(Ok(Datum::NONE), |key| handle.key.lend(key))
     };
     // SAFETY: the contract of ndbm.
-    unsafe { call(dbm, Datum::NONE, next) }
+    unsafe { look_up(dbm, next) }
 }
 
 /// Returns whether a call has failed since the last [`dbm_clearerr`]: the first code of `errno`.
@@ -201,7 +204,8 @@ pub unsafe extern "C" fn dbm_clearerr(dbm: *mut DBM) -> c_int {
     unsafe { call(dbm, -1, clear) }
 }
 
-/// Returns the descriptor of `NAME.dir`.
+/// Returns the descriptor of `NAME.dir`; -1 with `ENOENT` if an old database, or one in a folder that may not be
+/// written, has none.
 ///
 /// # Safety
 ///
@@ -209,7 +213,12 @@ pub unsafe extern "C" fn dbm_clearerr(dbm: *mut DBM) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dbm_dirfno(dbm: *mut DBM) -> c_int {
     // SAFETY: the contract of ndbm.
-    unsafe { call(dbm, -1, |handle| Ok(handle.database.dir_number())) }
+    let number = unsafe { try_call(dbm, |handle| Ok(handle.database.dir_number())) };
+    // No failure of the database, which `dbm_error` would go on to name.
+    if number == Ok(-1) {
+        set_errno(ENOENT);
+    }
+    number.unwrap_or(-1)
 }
 
 /// Returns the descriptor of `NAME.pag`. The program may lock it.
@@ -256,6 +265,21 @@ unsafe fn bytes<'a>(datum: Datum) -> Result<&'a [u8], Failure> {
     unsafe { datum.bytes() }.ok_or(EINVAL)
 }
 
+/// Calls `body`, which looks up a value or a key, and returns what it returns.
+///
+/// # Safety
+///
+/// The contract of ndbm.
+#[inline]
+unsafe fn look_up(
+    dbm: *mut DBM,
+    body: impl FnOnce(&mut Handle) -> Result<Datum, Failure>,
+) -> Datum {
+    // SAFETY: the contract of ndbm.
+    let found = unsafe { try_call(dbm, body) };
+    gdbm_errno::note(Kind::Lookup, found, |found| !found.is_none()).unwrap_or(Datum::NONE)
+}
+
 /// Calls `body` with the handle, and returns what it returns; `failed` if it fails.
 ///
 /// # Safety
@@ -267,25 +291,32 @@ unsafe fn call<T>(
     body: impl FnOnce(&mut Handle) -> Result<T, Failure>,
 ) -> T {
     // SAFETY: the contract of ndbm.
-    let Some(dbm) = (unsafe { dbm.as_ref() }) else {
-        set_errno(EINVAL);
-        return failed;
+    unsafe { try_call(dbm, body) }.unwrap_or(failed)
+}
+
+/// Does the same, and returns the failure, which is in `errno` by then.
+///
+/// # Safety
+///
+/// The contract of ndbm.
+unsafe fn try_call<T>(
+    dbm: *mut DBM,
+    body: impl FnOnce(&mut Handle) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let failed = |failure: Failure| {
+        set_errno(failure);
+        failure
     };
-    let Some(mut handle) = dbm.0.lock() else {
-        set_errno(EDEADLK);
-        return failed;
-    };
+    // SAFETY: the contract of ndbm.
+    let dbm = unsafe { dbm.as_ref() }.ok_or_else(|| failed(EINVAL))?;
+    let mut handle = dbm.0.lock().ok_or_else(|| failed(EDEADLK))?;
     let result = guard(|| body(&mut handle));
     handle.is_broken |= result.is_none();
-    match result.unwrap_or(Err(EIO)) {
-        Ok(result) => result,
-        Err(failure) => {
-            if handle.failure == 0 {
-                handle.failure = failure;
-            }
-            drop(handle);
-            set_errno(failure);
-            failed
+    result.unwrap_or(Err(EIO)).map_err(|failure| {
+        if handle.failure == 0 {
+            handle.failure = failure;
         }
-    }
+        drop(handle);
+        failed(failure)
+    })
 }

@@ -16,6 +16,7 @@ mod database;
 mod descriptor;
 #[cfg(feature = "exports")]
 mod exports;
+pub mod gdbm_errno;
 mod lent;
 mod names;
 mod opening;

@@ -124,12 +124,16 @@ fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
     let opened = open_file(&names.pag, flags).map_err(|error| errno_of(&error))?;
     let Store { table, claim, file, may_convert } = store_in(&names, opened, flags)?;
     let is_unmade = table.is_native() && claim.is_none();
-    let dir = if table.is_native() && (flags.may_write() || flags.has(O_CREAT)) {
-        make_dir(&names, flags).map_err(|error| code_of(&error))?;
-        Some(Descriptor::open(&names.dir, flags).map_err(|error| code_of(&error))?)
-    } else {
-        // That of an old database stays as it is; one that is only read may lack it.
-        Descriptor::open(&names.dir, flags).ok()
+    // That of an old database stays as it is; one that is only read may lack it.
+    let is_made = table.is_native() && (flags.may_write() || flags.has(O_CREAT));
+    let made = if is_made { make_dir(&names, flags) } else { Ok(()) };
+    let dir = match made {
+        Ok(()) if is_made => {
+            Some(Descriptor::open(&names.dir, flags).map_err(|error| code_of(&error))?)
+        }
+        Err(error) if !is_of_folder(&error) => return Err(code_of(&error)),
+        // In a folder that may not be written it is used as it is, too.
+        _ => Descriptor::open(&names.dir, flags).ok(),
     };
     Ok(Database {
         table: Some(table),
@@ -144,6 +148,11 @@ fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
         pag: file,
         dir,
     })
+}
+
+/// Returns whether a file could not be made because its folder may not be written.
+fn is_of_folder(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Opens the file with the pairs, creates it if the flags say so, and returns whether it did.

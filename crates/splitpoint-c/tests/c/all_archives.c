@@ -32,6 +32,37 @@ static char *in(const char *folder, const char *name)
     return path;
 }
 
+/* gdbm is there, so that the calls of ndbm and dbm set its number, of this thread. */
+static void numbers_of_gdbm(const char *name)
+{
+    char one[] = "one", none[] = "none";
+    datum key = {one, 3}, absent = {none, 4}, null = {NULL, 0};
+    DBM *db;
+    CHECK((db = dbm_open(name, O_RDWR | O_CREAT, 0600)) != NULL);
+    gdbm_errno = GDBM_UNKNOWN_ERROR;
+    CHECK(dbm_store(db, key, key, DBM_INSERT) == 0 && gdbm_errno == GDBM_NO_ERROR);
+    CHECK(dbm_store(db, key, key, DBM_INSERT) == 1 && gdbm_errno == GDBM_CANNOT_REPLACE);
+    CHECK(dbm_fetch(db, key).dsize == 3 && gdbm_errno == GDBM_NO_ERROR);
+    CHECK(dbm_fetch(db, absent).dptr == NULL && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+    CHECK(dbm_firstkey(db).dptr != NULL && gdbm_errno == GDBM_NO_ERROR);
+    CHECK(dbm_nextkey(db).dptr == NULL && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+    CHECK(dbm_store(db, null, key, DBM_REPLACE) == -1 && gdbm_errno == GDBM_MALFORMED_DATA);
+    CHECK(dbm_delete(db, absent) == -1 && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+    dbm_close(db);
+    CHECK((db = dbm_open(name, O_RDONLY, 0)) != NULL);
+    CHECK(dbm_store(db, key, key, DBM_REPLACE) == -1 && gdbm_errno == GDBM_READER_CANT_STORE);
+    CHECK(dbm_delete(db, key) == -1 && gdbm_errno == GDBM_READER_CANT_DELETE);
+    dbm_close(db);
+    CHECK(dbminit(name) == 0);
+    CHECK(fetch(absent).dptr == NULL && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+    CHECK(store(key, key) == 0 && gdbm_errno == GDBM_NO_ERROR);
+    CHECK(nextkey(key).dptr == NULL && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+    CHECK(delete(null) == -1 && gdbm_errno == GDBM_MALFORMED_DATA);
+    CHECK(delete(key) == 0 && gdbm_errno == GDBM_NO_ERROR);
+    CHECK(firstkey().dptr == NULL && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+    CHECK(dbmclose() == 0);
+}
+
 int main(int argument_count, char **arguments)
 {
     char name[] = "key";
@@ -55,6 +86,8 @@ int main(int argument_count, char **arguments)
     CHECK((gdbm = gdbm_open(in(arguments[1], "ndbm.pag"), 0, GDBM_WRITER, 0, NULL)) != NULL);
     CHECK(gdbm_exists(gdbm, key) == 1 && gdbm_delete(gdbm, key) == 0);
     CHECK(gdbm_close(gdbm) == 0);
+
+    numbers_of_gdbm(in(arguments[1], "numbers"));
 
     CHECK((db = dbopen(in(arguments[1], "db"), O_RDWR | O_CREAT, 0600, DB_HASH, NULL)) != NULL);
     CHECK(db->put(db, &thing, &thing, 0) == 0 && db->get(db, &thing, &thing, 0) == 0);

@@ -256,3 +256,9 @@ fn a_directory_without_permission_to_write_serves_readers() {
     assert_eq!(succeed(program.command().arg(&name).arg("read")), "10\n");
     fs::set_permissions(at.path(), fs::Permissions::from_mode(0o755)).unwrap();
 }
+
+#[test]
+fn a_folder_that_may_not_be_written_serves_writers_of_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    Program::new("ndbm_folder.c", LIBRARY, Link::Shared).run(&[folder.path()]);
+}
