@@ -43,21 +43,22 @@ const _: () = assert!(size_of::<HsearchData>() == 16);
 static GLOBAL: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
 /// Creates the table of this process. Returns 0 with `ENOMEM` if there is no memory for `count`
-/// entries, and 0 if there is a table, which stays as it is.
+/// entries, and 0 with `EEXIST` if there is a table, which stays as it is.
 ///
 /// `count` is a guess: the table grows.
 #[unsafe(no_mangle)]
 pub extern "C" fn hcreate(count: usize) -> c_int {
     if !GLOBAL.load(Ordering::Acquire).is_null() {
-        return 0;
+        return fail(libc::EEXIST);
     }
     let Some(table) = create(count) else { return fail(libc::ENOMEM) };
     let old = GLOBAL.compare_exchange(ptr::null_mut(), table, Ordering::AcqRel, Ordering::Acquire);
-    if old.is_err() {
-        // SAFETY: `create` made it, and nobody else has it.
-        drop(unsafe { Box::from_raw(table) });
+    if old.is_ok() {
+        return 1;
     }
-    c_int::from(old.is_ok())
+    // SAFETY: `create` made it, and nobody else has it.
+    drop(unsafe { Box::from_raw(table) });
+    fail(libc::EEXIST)
 }
 
 /// Destroys the table of this process, with its entries, but neither their keys nor their data.
@@ -93,8 +94,8 @@ pub unsafe extern "C" fn hsearch(item: Entry, action: c_uint) -> *mut Entry {
 }
 
 /// Creates a table in `data`, which the program has zeroed. Returns 0 with `EINVAL` for a null
-/// pointer, with `ENOMEM` if there is no memory for `count` entries, and 0 if there is a table in it,
-/// which stays as it is.
+/// pointer, with `ENOMEM` if there is no memory for `count` entries, and with `EEXIST` if there is a table
+/// in it, which stays as it is.
 ///
 /// # Safety
 ///
@@ -104,7 +105,7 @@ pub unsafe extern "C" fn hcreate_r(count: usize, data: *mut HsearchData) -> c_in
     // SAFETY: the caller promised it.
     let Some(data) = (unsafe { data.as_mut() }) else { return fail(libc::EINVAL) };
     if !data.table.is_null() {
-        return 0;
+        return fail(libc::EEXIST);
     }
     let Some(table) = create(count) else { return fail(libc::ENOMEM) };
     *data = HsearchData { table, size: 1, filled: 0 };
