@@ -39,8 +39,9 @@ pub(crate) enum RecordKind {
 ///      5     1  key length in bytes, 255 if long
 ///      6     2  value length in bytes, 65535 if long
 ///      8     8  prev, if flagged: address of the record that this one replaces
-///      -     8  salt, if flagged: that of the segment with the big record (big put; all but those of
-///               earlier builds)
+///      -     8  salt, if flagged: that of the segment with the big record (big put), or the crc32c
+///               over the checksums of the copies, 4 bytes each (relocate); all but those of earlier
+///               builds
 ///      -    16  long lengths, if flagged: key length (8 bytes), value length (8 bytes)
 ///      -     -  key, value, zeros up to a multiple of 8
 /// ```

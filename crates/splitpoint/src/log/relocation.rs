@@ -3,9 +3,11 @@
 use super::record::{Record, RecordKind};
 use super::scan::link_target;
 use super::segment::Segment;
+use crate::checksum;
 use crate::error::{Error, Result};
 use crate::format::{Addr, SegmentHeader, SegmentKind, u64_at};
 use crate::region::View;
+use crate::testing::mutant::{self, Mutant};
 
 /// Bytes of the value before its entries.
 const HEAD_BYTES: usize = 24;
@@ -22,7 +24,8 @@ pub(crate) struct Moved {
 
 /// Records that were moved to one place after the other in a segment of compacted records.
 ///
-/// It counts only if every copy is valid, as a record that names a big one.
+/// It counts only if every copy is valid, as a record that names a big one. After a power loss other records
+/// may be moved to the same place, under the same salt: its header has a checksum over those of the copies.
 ///
 /// ```text
 /// offset  size  field
@@ -36,6 +39,8 @@ pub(crate) struct Relocation<'a> {
     pub(crate) segment_offset: u64,
     pub(crate) salt: u64,
     pub(crate) first: u64,
+    /// The checksum over those of the copies; earlier builds have written none.
+    copies_crc: Option<u64>,
     entries: &'a [u8],
 }
 
@@ -43,6 +48,11 @@ impl<'a> Relocation<'a> {
     /// Returns the size in bytes of the value of one that names so many copies.
     pub(crate) fn value_bytes(count: usize) -> u64 {
         (HEAD_BYTES + 8 * count) as u64
+    }
+
+    /// Returns the checksum over those of the copies, `crcs`, in their order.
+    pub(crate) fn copies_crc(crcs: impl Iterator<Item = u32>) -> u64 {
+        crcs.fold(0, with_copy).into()
     }
 
     /// Encodes the value of the record that names copies from `first` on, to `value`.
@@ -79,6 +89,7 @@ impl<'a> Relocation<'a> {
             segment_offset: u64_at(value, 0),
             salt: u64_at(value, 8),
             first: u64_at(value, 16),
+            copies_crc: record.header.salt,
             entries: &value[HEAD_BYTES..],
         })
     }
@@ -118,20 +129,28 @@ impl<'a> Relocation<'a> {
         Ok(header)
     }
 
-    /// Verifies the checksum of every copy, and that the segments of copies lead to this one; `head` is
-    /// one that is known to be meant.
+    /// Verifies the checksum of every copy, that the copies are those that are meant, and that the segments
+    /// of copies lead to this one; `head` is one that is known to be meant.
     pub(crate) fn verify(&self, view: &View, head: u64) -> Result<()> {
         let header = self.segment(view)?;
         if self.segment_offset != head {
             self.verify_link(view, &header)?;
         }
-        let mut verified = Ok(());
+        let (mut verified, mut crc) = (Ok(()), 0);
         self.for_each_copy(view, |copy, _| {
             if verified.is_ok() {
                 verified = copy.verify(header.salt);
             }
+            crc = with_copy(crc, copy.crc());
         })?;
-        verified
+        verified?;
+        let (offset, found) = (self.first, u64::from(crc));
+        match self.copies_crc {
+            Some(expected) if expected != found && !mutant::is_made(Mutant::TakesOtherCopies) => {
+                Err(Error::Corrupt { what: "checksum of moved records", offset, expected, found })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Calls `each` with every copy and what was moved there; returns where the last one ends.
@@ -174,4 +193,9 @@ impl<'a> Relocation<'a> {
             && link_target(&link)? == (self.segment_offset, self.salt);
         if is_meant { Ok(()) } else { Err(wrong) }
     }
+}
+
+/// Goes on with the checksum over those of copies.
+fn with_copy(crc: u32, copy_crc: u32) -> u32 {
+    checksum::crc32c_append(crc, &copy_crc.to_le_bytes())
 }

@@ -74,6 +74,8 @@ struct Copied<'a> {
     from: Moved,
     to: Addr,
     bytes: u64,
+    /// The checksum of the copy.
+    crc: u32,
 }
 
 /// A record of the victim that may be live.
@@ -538,8 +540,8 @@ impl Store {
         };
         compacting.head.reserve(bytes, extents)?;
         let to = compacting.head.append(&payload, prev, WritePath::Mapping, &self.region)?;
-        let from = Moved { from: addr, from_bytes };
-        copies.push(Copied { hash, line, i, slot, from, to, bytes });
+        let (from, crc) = (Moved { from: addr, from_bytes }, compacting.head.last_record_crc());
+        copies.push(Copied { hash, line, i, slot, from, to, bytes, crc });
         Ok(())
     }
 
@@ -555,7 +557,9 @@ impl Store {
             let moved = copies.iter().map(|copied| copied.from);
             let value = &mut compacting.named;
             Relocation::encode(segment_offset, salt, first.offset(), moved, value);
-            let named = Payload::new(RecordKind::Relocate, &[], value);
+            let mut named = Payload::new(RecordKind::Relocate, &[], value);
+            named.header.salt =
+                Some(Relocation::copies_crc(copies.iter().map(|copied| copied.crc)));
             let bytes = named.header.record_bytes();
             let at = writer.log.append(&named, None, WritePath::Mapping, &self.region)?;
             writer.state.dead_bytes += bytes;
@@ -619,7 +623,8 @@ fn dead_bigs(writer: &Writer) -> Vec<Range<u64>> {
 /// Returns the most that the record in the log takes which names so many copies.
 fn relocation_bytes(count: usize) -> u64 {
     let value_bytes = Relocation::value_bytes(count.max(1));
-    RecordHeader::new(RecordKind::Relocate, 0, value_bytes).record_bytes()
+    let header = RecordHeader::new(RecordKind::Relocate, 0, value_bytes);
+    RecordHeader { salt: Some(0), ..header }.record_bytes()
 }
 
 /// Leaves a segment as it is in which the header or a live record is damaged: its keys answer what they

@@ -68,6 +68,8 @@ pub(crate) enum Mutant {
     TakesOlderBigs,
     /// A big record that was written for the same place in the log is taken for the one that was named.
     IgnoresSaltOfBigs,
+    /// Records that were moved later to the place of others are taken for those that the log names.
+    TakesOtherCopies,
     /// A large batch is made while changes before it are not durable.
     LeavesEarlierUnsafe,
     /// Changes pay for segments that are emptied and wait.
