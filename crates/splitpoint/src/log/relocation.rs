@@ -1,6 +1,8 @@
 //! `Relocation`: the record in the log that says which records compaction moved.
 
-use super::record::{Record, RecordKind};
+use std::ops::Range;
+
+use super::record::{LINK_BYTES, Record, RecordKind};
 use super::scan::link_target;
 use super::segment::Segment;
 use crate::checksum;
@@ -173,6 +175,19 @@ impl<'a> Relocation<'a> {
             at += copy.bytes.len() as u64;
         }
         Ok(at)
+    }
+
+    /// Returns which part of the segment before must be durable for the first copies in this one to count: up
+    /// to the LINK that leads here.
+    pub(crate) fn range_before(&self, view: &View) -> Option<Range<u64>> {
+        let segment = Segment::new(self.segment_offset, &self.segment(view).ok()?);
+        if self.first != segment.first() || segment.previous_offset == 0 {
+            return None;
+        }
+        // Where its space has another use by now, no replay comes here.
+        let header = view.segment(segment.previous_offset).ok()?;
+        let before = Segment::new(segment.previous_offset, &header);
+        before.link_before(&segment).map(|link| before.offset..link + LINK_BYTES)
     }
 
     /// Verifies that the segment before this one ends with a LINK to it, if the first copies here are

@@ -28,7 +28,7 @@
 //! - A turn that may have left something half made is not said to have ended.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -600,6 +600,11 @@ impl Store {
                     let offset = relocation.segment_offset;
                     let bytes = view.segment(offset)?.segment_bytes;
                     named.push(UnsyncedRange { offset, bytes });
+                    if let Some(Range { start, end }) = relocation.range_before(view)
+                        && !mutant::is_made(Mutant::SyncsWithoutLinks)
+                    {
+                        named.push(UnsyncedRange { offset: start, bytes: end - start });
+                    }
                 }
                 _ => {}
             }
@@ -719,8 +724,11 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt as _;
 
+    use super::*;
     use crate::format::{PID_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET};
-    use crate::options::{Durability, Options, Sharing};
+    use crate::log::record::LINK_BYTES;
+    use crate::log::segment::Segment;
+    use crate::options::Sharing;
     use crate::{Cursor, Db, ErrorKind, SimDisk};
 
     const MIB: u64 = 1 << 20;
@@ -839,5 +847,52 @@ mod tests {
             let since = stats.log_bytes - stats.checkpoint.unwrap().log_bytes;
             assert!(since < 5 * MIB, "{since} bytes of the log, not 4 MiB");
         }
+    }
+
+    /// Returns the ranges that a sync covers after a turn that has moved a record to a new segment, and where the
+    /// LINK is that leads there.
+    fn ranges_and_link_to_copy() -> (Vec<UnsyncedRange>, u64) {
+        let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+        let options = options.segment_bytes_min(4096).live_share(0.9).checkpoint_bytes_min(MIB);
+        let db = SimDisk::new().open(&options).expect("a new store");
+        let (store, view) = (db.store(), &db.store().region.view);
+        let segment_at = |offset| Segment::new(offset, &view.segment(offset).expect("it is one"));
+        let put = |key: u32, fill| {
+            db.put(key.to_le_bytes(), [fill; 100]).expect("there is room");
+        };
+        (0..100).chain(0..100).for_each(|key| put(key, 1));
+        db.maintain(u64::MAX).expect("there is room");
+        (0..600).for_each(|key| put(key, 2));
+        (0..600).step_by(2).for_each(|key| put(key, 3));
+        let mut writer = store.lock_for_change().expect("nobody has a turn");
+        for _ in 0..10_000 {
+            store.sync_by_turns().expect("nothing fails");
+            let before = writer.heads()[1].segment_offset;
+            // A record.
+            store.compact(&mut writer, 1).expect("there is room");
+            let [end, LogPosition { segment_offset: after, .. }] = writer.heads();
+            if before == 0 || before == after {
+                continue;
+            }
+            let link = segment_at(before).link_before(&segment_at(after)).expect("it follows");
+            let durable_lsn = store.region.live().durable_lsn();
+            let ranges = store.ranges_between(durable_lsn, end).expect("the log is sound");
+            return (ranges.expect("the log leads on"), link);
+        }
+        panic!("moved records stay in one segment");
+    }
+
+    /// The first of the moved records in a segment count only with the LINK that leads there, which may be far
+    /// from all else that a sync covers.
+    #[test]
+    fn a_sync_by_turns_covers_the_link_to_the_next_segment_of_moved_records() {
+        let is_covered = |(ranges, link): (Vec<UnsyncedRange>, u64)| {
+            let has_link = |range: &UnsyncedRange| {
+                range.offset <= link && link + LINK_BYTES <= range.offset + range.bytes
+            };
+            ranges.iter().any(has_link)
+        };
+        assert!(is_covered(ranges_and_link_to_copy()));
+        assert!(!is_covered(mutant::with(Mutant::SyncsWithoutLinks, ranges_and_link_to_copy)));
     }
 }

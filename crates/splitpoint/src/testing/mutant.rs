@@ -112,6 +112,8 @@ pub(crate) enum Mutant {
     RefillsNothing,
     /// A place for a checkpoint that has become too small for the next one is free for all.
     PlacesBecomeSegments,
+    /// A sync by turns leaves out the LINK that leads to the segment of the first copies.
+    SyncsWithoutLinks,
     /// A handle that takes turns syncs the last segment of the log alone.
     SyncsTailAlone,
     /// A call waits for a lock of the whole file that its own program has.
