@@ -501,6 +501,8 @@ impl Appender {
         // What fails here is tried again when the segment is needed.
         self.next = self.prepare_next(extents).ok().flatten();
         self.follow_view(region);
+        // Unless the device has failed: then nothing is stored any more.
+        region.health().check()?;
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
         assert!(record_bytes + LINK_BYTES <= room, "a new segment has room for its first record");
         Ok(())
@@ -543,7 +545,8 @@ impl Appender {
                     map => return Ok((offset, usual_bytes, map, false)),
                 }
             }
-            Err(error) => error,
+            Err(error) if is_want_of_room(&error) => error,
+            Err(error) => return Err(error),
         };
         let (offset, bytes) = self.take_small(usual_bytes, least_bytes, extents, error)?;
         Ok((offset, bytes, new_tail(offset, bytes, false, region), false))

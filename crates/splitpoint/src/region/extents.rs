@@ -490,9 +490,11 @@ impl Extents {
         Ok(granule * GRANULE_BYTES)
     }
 
-    /// Stores the list in the live header.
+    /// Stores the list in the live header, unless the device has failed: the mapping might answer with a signal.
     pub(crate) fn publish(&self) {
-        self.region.live().set_space(&self.space);
+        if self.region.health().check().is_ok() {
+            self.region.live().set_space(&self.space);
+        }
     }
 
     /// Frees what [`allocate`](Self::allocate) returned.

@@ -153,6 +153,8 @@ struct FaultPlan {
     is_before_sync: bool,
     /// The calls that were syncs, with their ranges.
     syncs: Vec<(u64, Range<u64>)>,
+    /// The file when a call other than a sync first failed because of the device.
+    file_at_failure: Option<Vec<u8>>,
 }
 
 /// The memory of an open store.
@@ -241,6 +243,7 @@ impl Machine {
             is_permanent: false,
             is_before_sync: false,
             syncs: Vec::new(),
+            file_at_failure: None,
         };
         Self {
             disk: Mutex::new(disk),
@@ -466,6 +469,13 @@ impl SimDisk {
         lock(&self.0.fault).syncs.clone()
     }
 
+    /// Returns the file as it was when a call other than a sync first failed because of the device, since this
+    /// was asked for.
+    #[cfg(test)]
+    pub(crate) fn take_file_at_failure(&self) -> Option<Vec<u8>> {
+        lock(&self.0.fault).file_at_failure.take()
+    }
+
     /// Returns a number that changes with each event that changes what a crash may leave.
     #[cfg(test)]
     pub(crate) fn event_count(&self) -> u64 {
@@ -623,7 +633,15 @@ impl Sim {
 
     /// Repeats the call while a signal interrupts it, as `Mapped` does.
     fn call_again(&self) -> io::Result<()> {
-        uninterrupted(|| self.call()).map(drop)
+        uninterrupted(|| self.call()).map(drop).inspect_err(|error| self.note_failure(error))
+    }
+
+    /// Keeps the file as it is when the device first fails.
+    fn note_failure(&self, error: &io::Error) {
+        if super::is_of_device(error) {
+            let file = self.image.file();
+            lock(&self.machine.fault).file_at_failure.get_or_insert(file);
+        }
     }
 
     /// Returns the superblock that an open would use now.
@@ -814,7 +832,8 @@ impl Storage for Sim {
     }
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.call_again()?;
+        // Most of the engine goes on without.
+        uninterrupted(|| self.call())?;
         self.write(offset, &vec![0; bytes as usize]);
         let granules = offset / GRANULE_BYTES..(offset + bytes) / GRANULE_BYTES;
         lock(&self.machine.room).holes.extend(granules);
@@ -891,6 +910,7 @@ impl Storage for Sim {
                     if error.kind() != io::ErrorKind::Interrupted {
                         self.write(offset, half);
                     }
+                    self.note_failure(&error);
                     Err(error)
                 }
             }

@@ -110,6 +110,10 @@ impl Store {
         }
         self.reserve_lines_for(writer, &members)?;
         if let Err(error) = self.append_batch(writer, &mut members) {
+            if self.group.check().is_err() {
+                // Nothing is stored to what the device could not write: the mapping might answer with a signal.
+                return Err(error);
+            }
             // What was appended counts for nothing.
             let record_bytes: u64 = members.iter().map(|member| member.record_bytes).sum();
             writer.state.dead_bytes += record_bytes;

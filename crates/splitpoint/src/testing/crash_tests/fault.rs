@@ -4,7 +4,7 @@
 //! lost; the store can still be used or says that it is poisoned; what a crash then leaves opens.
 
 use super::{Commit, History, Op, compact, examine, hold, large, mix, seed};
-use crate::{Db, Durability, Error, ErrorKind, Options, SimDisk, SimFault};
+use crate::{Batch, Db, Durability, Error, ErrorKind, Options, SimDisk, SimFault};
 
 const EIO: i32 = 5;
 const EINTR: i32 = 4;
@@ -315,4 +315,44 @@ fn an_input_output_error_at_any_call_of_compaction_loses_nothing() {
 fn a_signal_or_a_short_write_at_any_call_of_compaction_loses_nothing() {
     check_compacting(SimFault::Error(EINTR));
     check_compacting(SimFault::ShortWrite);
+}
+
+/// Each call of a change fails: a page of the file may answer the next store with a signal, so there is none.
+#[track_caller]
+fn assert_nothing_is_stored_behind_a_failure(
+    change: impl Fn(&Db) -> crate::Result<()>,
+    is_new: bool,
+) {
+    let mut failed_count = 0;
+    for call in 1..40 {
+        let disk = SimDisk::new();
+        let db = disk.open(&compact::options()).expect("a new store");
+        if !is_new {
+            db.put(b"key", b"value").expect("nothing fails");
+        }
+        disk.fail_call(call, EIO, false);
+        if change(&db).is_ok() {
+            assert!(failed_count > 3, "{failed_count} calls");
+            return;
+        }
+        failed_count += 1;
+        if let Some(then) = disk.take_file_at_failure() {
+            let now = disk.file();
+            let stored = (0..now.len()).find(|&at| now.get(at) != then.get(at));
+            assert_eq!(stored, None, "call {call}");
+        }
+    }
+    panic!("a change has few calls");
+}
+
+#[test]
+fn the_first_put_stores_nothing_behind_a_failure_of_the_device() {
+    assert_nothing_is_stored_behind_a_failure(|db| db.put(b"key", b"value"), true);
+}
+
+#[test]
+fn a_batch_stores_nothing_behind_a_failure_of_the_device() {
+    let change =
+        |db: &Db| db.apply(&Batch::new().put(b"small", b"value").put(b"big", vec![7; 20_000]));
+    assert_nothing_is_stored_behind_a_failure(change, false);
 }
