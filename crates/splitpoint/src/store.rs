@@ -793,6 +793,7 @@ impl Store {
     /// Replaces what the program keeps in the superblock.
     pub(crate) fn set_application_data(&self, data: [u8; APPLICATION_BYTES]) -> Result<()> {
         let mut writer = self.lock_for_change()?;
+        self.group.check()?;
         if writer.superblock.application_data == data {
             return Ok(());
         }

@@ -500,7 +500,9 @@ impl Store {
         if is_new {
             // `set_application_data` has left it to this, which wrote a superblock.
             let _writing = self.superblock_writes();
-            self.region.write_superblock(&mut writer.superblock, false)?;
+            let written = self.region.write_superblock(&mut writer.superblock, false);
+            // Nobody ends what has come so far: the handle would wait for it at its close.
+            written.inspect_err(|error| self.group.fail(error))?;
         }
         // One is made at a time.
         writer.checkpoints.finished_count = writer.checkpoints.begun_count;
@@ -610,8 +612,9 @@ fn superblock_naming(writer: &Writer, name: CheckpointName) -> Superblock {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::Progress;
     use crate::background::without_threads;
-    use crate::{Durability, Options, Recovery};
+    use crate::{Durability, Error, Options, Recovery, SimDisk};
 
     /// Merges most buckets while a thread walks them for a checkpoint, and builds the index of a copy of the
     /// file from that.
@@ -668,6 +671,35 @@ mod tests {
             assert!(found == expected, "{} keys", found.len());
             assert!(db.check().expect("nothing fails").is_clean());
         }
+    }
+
+    /// The program sets its bytes while a checkpoint is being synced, and the superblock with both cannot be
+    /// written for want of room, as on a file system that writes nothing in place.
+    #[test]
+    fn application_data_that_cannot_be_written_with_a_checkpoint_poisons_the_handle() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).unwrap();
+        db.put("key", "value").unwrap();
+        let store = db.store();
+        let mut writer = store.lock_for_change().unwrap();
+        let lsn = writer.log.position().lsn;
+        store.begin_checkpoint(&mut writer, lsn, 1).unwrap();
+        store.walk_to_end(&mut writer).unwrap();
+        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
+        let Progress::Written { image, .. } = progress else { panic!("{progress:?}") };
+        drop(writer);
+        let superblock = store.make_durable(image.name()).unwrap();
+        db.set_application_data([7; 16]).unwrap();
+        disk.fail_call(1, 28, false);
+        let mut writer = store.lock().unwrap();
+        store.note_durable_checkpoint(&mut writer, image.name(), superblock).unwrap_err();
+        drop(writer);
+        assert!(matches!(db.put("key", "other"), Err(Error::Poisoned { .. })));
+        assert!(matches!(db.set_application_data([8; 16]), Err(Error::Poisoned { .. })));
+        assert!(
+            matches!(store.checkpoint_now(), Err(Error::Poisoned { .. })),
+            "it waits for nobody"
+        );
     }
 
     #[test]
