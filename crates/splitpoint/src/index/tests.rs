@@ -1,10 +1,13 @@
 //! The index against a model, and after every interruption of a split and a merge.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lines;
 use super::line::{Line, LineNumber, SLOT_COUNT};
-use super::lookup::{find, for_each_line, locate, locate_addr, locate_held};
+use super::lookup::{
+    Candidate, find, find_candidate, for_each_line, locate, locate_addr, locate_held,
+};
 use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::{Slot, Tag};
@@ -220,6 +223,75 @@ fn a_split_shortens_the_chain_and_gives_the_lines_back() {
     }
     assert_eq!(lens, [8_usize.div_ceil(SLOT_COUNT), 22_usize.div_ceil(SLOT_COUNT)]);
     assert_eq!(pool.free.len(), 8 - 1 - 3);
+}
+
+/// The lines of a table, with a reader that looks for a hash when the table first shows an epoch.
+struct Watched<'a> {
+    table: &'a Table,
+    epoch: u32,
+    hash: u64,
+    found: RefCell<Option<Candidate<'a>>>,
+}
+
+impl Watched<'_> {
+    fn look(&self) {
+        if self.table.epoch() == self.epoch && self.found.borrow().is_none() {
+            self.found.replace(find_candidate(self.table, self.hash).unwrap());
+        }
+    }
+}
+
+impl Lines for Watched<'_> {
+    fn shape(&self) -> &AtomicU64 {
+        self.table.shape()
+    }
+
+    fn bucket(&self, bucket: BucketIndex) -> &Line {
+        self.look();
+        self.table.bucket(bucket)
+    }
+
+    fn overflow(&self, line: LineNumber) -> Option<&Line> {
+        self.look();
+        self.table.overflow(line)
+    }
+
+    fn overflow_line_count(&self) -> u64 {
+        self.table.overflow_line_count()
+    }
+}
+
+/// A reader of the epoch in which a split takes a line off a chain has come to the line before that. What
+/// its slots name may be used again by the time the reader pins it, so it must not look there.
+#[test]
+fn a_reader_that_has_come_to_a_line_before_it_left_its_chain_looks_again() {
+    const MOVER: u64 = 9;
+    // Even ones stay; each has a tag of its own.
+    let hash_of = |addr: u64| addr & 1 | addr << 8;
+    let table = Table::new(2, 2);
+    let mut pool = Pool::new(&table);
+    let stays = (2..).step_by(2).take(SLOT_COUNT);
+    for addr in stays.chain([MOVER]) {
+        let at = locate_addr(&table, hash_of(addr), Addr(addr)).unwrap();
+        let slot = Slot::new(Tag::of_hash(hash_of(addr)), Addr(addr));
+        insert(&table, &mut pool, &at, slot).unwrap();
+    }
+    // A key that is nowhere: of the lower bucket, with the tag of the slot that moves.
+    let hash = hash_of(MOVER) & !1;
+    let (epoch, found) = (table.epoch() + 1, RefCell::default());
+    let watched = Watched { table: &table, epoch, hash, found };
+    let plan = table.geometry().plan_split().unwrap();
+    let known_hash = &mut |addr: Addr| Ok(hash_of(addr.0));
+    split(&watched, &mut pool, &plan, &mut Scratch::default(), known_hash).unwrap();
+    assert_eq!(pool.free.len(), 2, "the line is free");
+    let candidate = watched.found.take().expect("the line was in the chain in that epoch");
+    let mut looked_at = Vec::new();
+    let is_key = |addr: Addr| {
+        looked_at.push(addr);
+        Ok(None::<()>)
+    };
+    assert_eq!(candidate.find_pinned(&table, hash, is_key).unwrap(), None);
+    assert_eq!(looked_at, [], "a line that is free");
 }
 
 #[test]

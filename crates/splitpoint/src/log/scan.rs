@@ -434,3 +434,39 @@ fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>, lsn: u64) -> R
     }
     Ok(record)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::recovery::open_storage;
+    use crate::{Create, Options, SimDisk};
+
+    /// The header of a segment with a big record is damaged, which no checksum of the log covers.
+    #[test]
+    fn a_walk_stays_before_a_big_record_that_is_damaged() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).unwrap();
+        for (key, value) in [("a", vec![1; 10]), ("b", vec![2; 200_000]), ("c", vec![3; 10])] {
+            db.put(key, value).unwrap();
+        }
+        db.close().unwrap();
+        let mut file = disk.file();
+        let starts = (0..file.len()).step_by(GRANULE_BYTES as usize);
+        let bigs: Vec<usize> = starts.filter(|&at| file[at..].starts_with(b"SEGM\x03")).collect();
+        let [big] = bigs[..] else { panic!("{bigs:?}") };
+        file[big + 16] ^= 1;
+        let options = Options::new().create(Create::Never);
+        let storage = SimDisk::with_file(&file).storage().unwrap();
+        let opened = open_storage(storage, &options, false).unwrap();
+        let (view, start) = (&opened.region.view, opened.writer.superblock.log_start);
+        let end_lsn = opened.writer.log.position().lsn;
+        let walk = LogWalk::new(view, start, Trust::Published, end_lsn).unwrap();
+        let mut walk = walk.expect("it has records");
+        let mut next_key = || walk.next_pair().map(|pair| pair.map(|(_, pair)| pair.key.to_vec()));
+        assert_eq!(next_key().unwrap(), Some(b"a".to_vec()));
+        for _ in 0..3 {
+            let error = next_key().expect_err("not the record behind it");
+            assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        }
+    }
+}

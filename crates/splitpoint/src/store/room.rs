@@ -267,6 +267,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::SimDisk;
     use crate::options::{Durability, Options, Sharing};
     use crate::recovery::open_file;
     use crate::table::PutMode;
@@ -313,5 +314,34 @@ mod tests {
     fn a_turn_that_gives_all_back_that_it_frees_is_found() {
         let share = mutant::with(Mutant::CoolsAllInTurn, warm_share_after_a_checkpoint_in_a_turn);
         assert!(share < 50, "{share} %");
+    }
+
+    /// Deletes a seventh of what is live, finds no room after that or enough, and returns how many bytes the next
+    /// changes move.
+    fn moved_after_deletes(is_full: bool) -> u64 {
+        const KEYS: u32 = 2_000;
+        let options = Options::new().seed(1).durability(Durability::Buffered).live_share(0.9);
+        let db = SimDisk::new().open(&options.segment_bytes_min(4096)).expect("a new store");
+        let put = |i: u32| db.put(i.to_le_bytes(), [7; 300]).expect("it has room");
+        (0..KEYS).chain(0..KEYS / 4).for_each(put);
+        db.maintain(u64::MAX).expect("it has room");
+        let moved_bytes = || db.store().lock().expect("nobody panics").moved_bytes();
+        let before = moved_bytes();
+        assert_ne!(before, 0, "it is compacted");
+        for i in (0..KEYS).filter(|i| i % 7 == 3) {
+            assert!(db.delete(i.to_le_bytes()).expect("it has room"));
+        }
+        assert_eq!(moved_bytes(), before, "deletes leave that to the next puts");
+        if is_full {
+            db.store().make_room(&mut db.store().lock_for_change().expect("nobody panics"));
+        }
+        (0..64).for_each(|_| put(0));
+        moved_bytes() - before
+    }
+
+    #[test]
+    fn changes_pay_for_what_deletes_have_left_once_there_is_no_room() {
+        assert_eq!(moved_after_deletes(false), 0);
+        assert_ne!(moved_after_deletes(true), 0);
     }
 }
