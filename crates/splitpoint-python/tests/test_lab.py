@@ -52,7 +52,7 @@ class Measuring(Scratch):
         shown = self.python("-m", "splitpoint", "lab", "--help").stdout
         self.assertRegex(shown, r"\n  table ")
         self.assertIn("cargo install --path crates/splitpoint-cli", shown)
-        for name in "replay golden tables layout nfs trace paper classics".split():
+        for name in "replay golden tables layout nfs trace paper classics partial merge".split():
             self.assertNotRegex(shown, rf"\n  {name} ")
             for argument in ("keys", "--help", "--cache=7"):
                 self.assert_elsewhere(f"`splitpoint lab {name}`", name, argument)
@@ -293,6 +293,15 @@ class Partials(unittest.TestCase):
         self.assertEqual(again.to_bytes(), made.to_bytes())
         self.assertEqual(pickle.loads(pickle.dumps(made)).to_bytes(), made.to_bytes())
         self.assertEqual(repr(again), "<splitpoint.lab.Partial xxh3-64, fnv1a-32, 100 keys>")
+
+    def test_the_bytes_are_those_of_the_command(self):
+        """The tests of `splitpoint lab partial` expect the same."""
+        made = lab.Partial("xxh3-64", buckets=8)
+        made.add(["ant", "bee", "crane"])
+        summed = 0xCBF29CE484222325
+        for byte in made.to_bytes():
+            summed = (summed ^ byte) * 0x100000001B3 % (1 << 64)
+        self.assertEqual(f"{summed:016x}", "f7cb7e3103062cd2")
 
     def test_damaged_bytes_are_value_errors(self):
         whole = self.partial(keys_of(20)).to_bytes()

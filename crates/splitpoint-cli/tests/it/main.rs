@@ -30,6 +30,7 @@ mod lab_keys;
 mod lab_own;
 mod lab_own_unsound;
 mod lab_paper;
+mod lab_partial;
 mod lab_replay;
 mod lab_report;
 mod lab_sweep;

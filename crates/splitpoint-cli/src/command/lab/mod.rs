@@ -54,7 +54,8 @@ const EXAMPLES: &str = if cfg!(feature = "studies") {
   splitpoint lab replay usr.kct.zst                # a kernel's caches replayed
   splitpoint lab golden                            # check published figures
   splitpoint lab layout                            # cache lines of chains
-  splitpoint lab classics words.txt                # dbm to db 1.85, as in 1991"
+  splitpoint lab classics words.txt                # dbm to db 1.85, as in 1991
+  splitpoint lab merge part-*.splp                 # counts of parts, together"
     )
 } else {
     concat!(
@@ -62,8 +63,8 @@ const EXAMPLES: &str = if cfg!(feature = "studies") {
         "
 
 This is the command of the Python package. The studies (replay, golden, tables, layout, nfs, trace, paper,
-classics) are in the one that `cargo install --path crates/splitpoint-cli` makes in the repository. In a
-virtual environment call it as ~/.cargo/bin/splitpoint"
+classics), partial and merge are in the one that `cargo install --path crates/splitpoint-cli` makes in the
+repository. In a virtual environment call it as ~/.cargo/bin/splitpoint"
     )
 };
 

@@ -142,6 +142,12 @@ impl Output {
         self.json.as_ref()?.as_deref()
     }
 
+    /// Returns whether one of its options is given.
+    #[cfg(feature = "studies")]
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.json.is_some() || self.html.is_some() || self.markdown.is_some()
+    }
+
     fn renderings(&self) -> [Rendering<'_>; 2] {
         renderings(self.html.as_deref(), self.markdown.as_deref())
     }

@@ -1,11 +1,14 @@
-//! Studies of kernels, of papers and of the programs of 1991: the command of the Python package does without
-//! them, since its wheel would have 3.6 MB instead of 3.0.
+//! Studies of kernels, of papers and of the programs of 1991, and counts of parts: the command of the Python
+//! package does without them, since its wheel would have 3.6 MB instead of 3.0. Python has `lab.Partial`.
 
 mod classics;
 mod golden;
 mod layout;
+mod merge;
 mod nfs;
 mod paper;
+mod part;
+mod partial;
 mod replay;
 mod tables;
 mod trace;
@@ -23,6 +26,8 @@ pub(super) enum Command {
     Trace(trace::Args),
     Paper(paper::Args),
     Classics(Box<classics::Args>),
+    Partial(Box<partial::Args>),
+    Merge(merge::Args),
 }
 
 /// Runs a study.
@@ -36,5 +41,7 @@ pub(super) fn run(command: &Command, console: Console) -> Result<()> {
         Command::Trace(args) => trace::run(args, console),
         Command::Paper(args) => paper::run(args, console),
         Command::Classics(args) => classics::run(args, console),
+        Command::Partial(args) => partial::run(args, console),
+        Command::Merge(args) => merge::run(args, console),
     }
 }

@@ -6,8 +6,9 @@ use clap::{Arg, ArgMatches, FromArgMatches, Subcommand, value_parser};
 
 use crate::failure::{Exit, Failure};
 
-const NAMES: [&str; 8] =
-    ["replay", "golden", "tables", "layout", "nfs", "trace", "paper", "classics"];
+const NAMES: [&str; 10] = [
+    "replay", "golden", "tables", "layout", "nfs", "trace", "paper", "classics", "partial", "merge",
+];
 
 /// A study that somebody has asked for.
 #[derive(Debug)]
