@@ -28,9 +28,12 @@ use crate::{Error, PartialStats, Setup};
 pub struct Limits {
     /// Memory for counts, in bytes, without the keys.
     pub memory_bytes: u64,
-    /// Threads; 0 is as many as there are cores.
+    /// Threads, 1024 at most; 0 is as many as there are cores.
     pub thread_count: usize,
 }
+
+/// More threads take memory, of which a process can die, and no machine has so many cores.
+const THREADS_MAX: usize = 1024;
 
 /// The results of some measurements.
 #[derive(Clone, Debug)]
@@ -81,7 +84,7 @@ pub fn measure<T: Send>(
     finish: impl Fn(&PartialStats) -> T + Sync,
 ) -> Result<Outcome<T>, ReadError> {
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(limits.thread_count)
+        .num_threads(limits.thread_count.min(THREADS_MAX))
         .build()
         .map_err(|error| ReadError::Io(std::io::Error::other(error)))?;
     let (setups, sampled_count) = fit(setups, keys.len(), limits.memory_bytes)?;
@@ -316,6 +319,19 @@ mod tests {
 
     fn cell(setups: &[usize], part: usize, part_count: usize) -> CellPlan {
         CellPlan { setups: setups.to_vec(), part, part_count }
+    }
+
+    #[test]
+    fn any_number_of_threads_may_be_asked_for() {
+        use crate::keys::{Bytes, Column, DuplicatePolicy, KeyFormat};
+        let column = Column { name: "1".to_owned(), has_header: false };
+        let format = KeyFormat::by_name("lines", column).unwrap();
+        let source = Bytes { bytes: b"one\ntwo\n", format };
+        let keys = Keys::read(Box::new(source), DuplicatePolicy::Remove, 1 << 20, &mut ()).unwrap();
+        let limits = Limits { memory_bytes: 1 << 20, thread_count: usize::MAX };
+        let count = |stats: &PartialStats| (stats.key_count(), rayon::current_num_threads());
+        let outcome = measure(&keys, &[setup("sdbm", 8)], limits, &mut (), count).unwrap();
+        assert_eq!(outcome.results, [(2, THREADS_MAX)]);
     }
 
     #[test]
