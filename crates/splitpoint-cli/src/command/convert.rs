@@ -1,7 +1,7 @@
 //! `splitpoint convert`: convert a file to a new store.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use splitpoint::Error;
