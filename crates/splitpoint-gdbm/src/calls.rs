@@ -222,6 +222,10 @@ unsafe extern "C" fn gdbm_firstkey(handle: *mut Handle) -> Datum {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_nextkey(handle: *mut Handle, key: Datum) -> Datum {
     let next = |database: &mut Database, copy: &mut Datum| {
+        // A walk that is over ends with a null pointer, which is the empty key in no other call of this kind.
+        if key.is_none() {
+            return Err(Failure::of(Code::ITEM_NOT_FOUND));
+        }
         // SAFETY: C promises it.
         let key = unsafe { key_of(key) }?;
         database.read(|table| put_copy(table.after(key)?, copy))

@@ -98,12 +98,16 @@ static void pairs(void) {
   line("store empty", gdbm_store(db, empty, empty, GDBM_REPLACE));
   value("fetch null, which is empty", gdbm_fetch(db, none));
   line("exists null, which is empty", gdbm_exists(db, none));
+  value("nextkey of null beside an empty key", gdbm_nextkey(db, none));
   value("fetch empty", gdbm_fetch(db, empty));
   line("exists", gdbm_exists(db, text("one")));
   line("exists absent", gdbm_exists(db, text("none")));
   line("count", gdbm_count(db, &count));
   printf("count %llu\n", count);
   line("delete absent", gdbm_delete(db, text("none")));
+  line("delete null, which is empty", gdbm_delete(db, none));
+  line("delete empty", gdbm_delete(db, empty));
+  line("store empty", gdbm_store(db, empty, empty, GDBM_REPLACE));
   line("delete", gdbm_delete(db, empty));
   value("firstkey", gdbm_firstkey(db));
   value("nextkey at the end", gdbm_nextkey(db, text("one")));
