@@ -126,14 +126,10 @@ fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
     let is_unmade = table.is_native() && claim.is_none();
     // That of an old database stays as it is; one that is only read may lack it.
     let is_made = table.is_native() && (flags.may_write() || flags.has(O_CREAT));
-    let made = if is_made { make_dir(&names, flags) } else { Ok(()) };
-    let dir = match made {
-        Ok(()) if is_made => {
-            Some(Descriptor::open(&names.dir, flags).map_err(|error| code_of(&error))?)
-        }
-        Err(error) if !is_of_folder(&error) => return Err(code_of(&error)),
-        // In a folder that may not be written it is used as it is, too.
-        _ => Descriptor::open(&names.dir, flags).ok(),
+    let has_own = is_made && make_dir(&names, flags).map_err(|error| code_of(&error))?;
+    let dir = match Descriptor::open(&names.dir, flags) {
+        Err(error) if has_own => return Err(code_of(&error)),
+        opened => opened.ok(),
     };
     Ok(Database {
         table: Some(table),
@@ -150,7 +146,8 @@ fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
     })
 }
 
-/// Returns whether a file could not be made because its folder may not be written.
+/// Returns whether a file could not be made because its folder may not be written: then the database is used
+/// without it, or with it as it is.
 fn is_of_folder(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
@@ -226,24 +223,38 @@ pub(crate) fn options(is_read_only: bool) -> Options {
     if is_read_only { options.read_only() } else { options }
 }
 
-/// Makes `NAME.dir` if it is missing, empty, or another name of `NAME.pag`, as it was once.
-pub(crate) fn make_dir(names: &Names, flags: Flags) -> io::Result<()> {
+/// Makes `NAME.dir` if it is missing, empty, or another name of `NAME.pag`, as it was once. Returns whether there
+/// is one of this library now: not if its folder may not be written.
+pub(crate) fn make_dir(names: &Names, flags: Flags) -> io::Result<bool> {
     let pag = fs::metadata(&names.pag)?;
-    match fs::metadata(&names.dir) {
+    let made = match fs::metadata(&names.dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            write_dir(flags.new_file().open(&names.dir)?)
+            flags.new_file().open(&names.dir).and_then(write_dir)
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
         Ok(dir) if (dir.dev(), dir.ino()) == (pag.dev(), pag.ino()) => {
-            let new = beside(&names.dir, ".splitpoint-new");
-            let _ = fs::remove_file(&new);
-            let flags = Flags { mode: pag.mode() & 0o777, ..flags };
-            write_dir(flags.new_file().open(&new)?)?;
-            fs::rename(&new, &names.dir)
+            replace_dir(names, Flags { mode: pag.mode() & 0o777, ..flags })
         }
-        Ok(dir) if dir.len() == 0 => write_dir(File::options().write(true).open(&names.dir)?),
+        Ok(dir) if dir.len() == 0 => {
+            return write_dir(File::options().write(true).open(&names.dir)?).map(|()| true);
+        }
         Ok(_) => Ok(()),
+    };
+    match made {
+        Err(error) if is_of_folder(&error) => Ok(false),
+        made => made.map(|()| true),
     }
+}
+
+/// Puts a new `NAME.dir` in the place of one that is another name of `NAME.pag`.
+fn replace_dir(names: &Names, flags: Flags) -> io::Result<()> {
+    let new = beside(&names.dir, ".splitpoint-new");
+    // One that another user has left in a folder where each may remove only his own (S_ISVTX).
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => write_dir(flags.new_file().open(&new)?)?,
+    }
+    fs::rename(&new, &names.dir).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// Writes what a `NAME.dir` holds.

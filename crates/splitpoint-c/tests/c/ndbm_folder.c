@@ -52,6 +52,28 @@ static void change(const char *folder, int is_linked)
     CHECK(chmod(folder, 0755) == 0);
 }
 
+/* In a folder where each may remove his own files alone, the owner of NAME.dir has to replace it. */
+static void change_as(uid_t user, const char *folder)
+{
+    char left[4096 + 32];
+    datum key = {name, 3};
+    int status;
+    pid_t child;
+    DBM *db;
+    sprintf(left, "%s.dir.splitpoint-new", name);
+    CHECK(chmod(folder, 01777) == 0 && (child = fork()) >= 0);
+    if (child == 0) {
+        CHECK(setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0);
+        CHECK((db = dbm_open(name, O_RDWR, 0)) != NULL);
+        CHECK(dbm_store(db, key, key, DBM_REPLACE) == 0);
+        dbm_close(db);
+        CHECK(access(left, F_OK) == -1);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(chmod(folder, 0755) == 0);
+}
+
 int main(int argument_count, char **arguments)
 {
     struct stat of_pag, of_dir;
@@ -65,6 +87,10 @@ int main(int argument_count, char **arguments)
     change(arguments[1], 0);
     CHECK(link(pag, dir) == 0);
     change(arguments[1], 1);
+    if (geteuid() == 0) {
+        change_as(NOBODY, arguments[1]);
+        change_as(1234, arguments[1]);
+    }
     /* Who may write the folder gives it a file of its own. */
     CHECK((db = dbm_open(name, O_RDWR, 0)) != NULL);
     CHECK(stat(pag, &of_pag) == 0 && stat(dir, &of_dir) == 0 && of_pag.st_ino != of_dir.st_ino);
