@@ -616,6 +616,13 @@ class Forks(Scratch):
             self.assertEqual(table["a"], b"1")
 
 
+class Own(splitpoint.Table):
+    """A class of a program, made otherwise than a table."""
+
+    def __new__(cls, path):
+        return super().__new__(cls, path, flag="c")
+
+
 class Workers(Scratch):
     """Tables that pass to other processes by pickling."""
 
@@ -636,6 +643,14 @@ class Workers(Scratch):
         with pickle.loads(pickled) as again:
             self.assertIs(type(again), type(table))
             self.assertEqual((again.keys(), again.readonly), ([b"key"], True))
+
+    def test_a_pickled_table_of_a_class_of_the_program_is_a_plain_one(self):
+        with Own(self.path()) as table:
+            table["key"] = "value"
+            pickled = pickle.dumps(table)
+        with pickle.loads(pickled) as again:
+            self.assertIs(type(again), splitpoint.Table)
+            self.assertEqual(again["key"], b"value")
 
     def test_a_table_without_a_file_cannot_be_pickled(self):
         with splitpoint.open_url("mem:") as table, self.assertRaisesRegex(TypeError, "pickle"):

@@ -406,6 +406,14 @@ class Batches(Scratch):
         self.table.clear()
         self.assertIsNone(self.table.firstkey())
 
+    def test_a_walk_stays_where_it_is_when_another_key_is_asked_for(self):
+        self.table.update((str(i), "") for i in range(50))
+        expected = list(self.table)
+        first = self.table.firstkey()
+        self.assertIsNone(self.table.nextkey("none"))
+        del self.table[first]
+        self.assertEqual(self.table.nextkey(first), expected[1])
+
     def test_walks_of_two_threads_skip_no_key(self):
         """One asks for the key after the first while the other is about to get it."""
         self.table.update((str(i), "") for i in range(500))

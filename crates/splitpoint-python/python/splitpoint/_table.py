@@ -364,7 +364,9 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def __reduce__(self):
         if self._is_url:
             raise TypeError(f"cannot pickle the table {self._path!r}: only a file can be opened again")
-        return _reopen, (type(self), self._path, self._options)
+        # A class of the program's own may be made otherwise.
+        kind = type(self) if type(self).__module__.startswith("splitpoint") else Table
+        return _reopen, (self._path, self._options, kind)
 
     def __copy__(self):
         return self
@@ -579,9 +581,12 @@ class Table(_native.Table, collections.abc.MutableMapping):
         except IndexError:
             last, walk = None, None
         if last != sought:
-            walk = itertools.dropwhile(lambda found: found != sought, iter(self))
-            if next(walk, None) is None:
+            other = itertools.dropwhile(lambda found: found != sought, iter(self))
+            if next(other, None) is None:
+                if walk is not None:
+                    self._walk.append((last, walk))
                 return None
+            walk = other
         return self._next_of_walk(walk)
 
     def _next_of_walk(self, walk):
@@ -591,7 +596,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
         return key
 
 
-def _reopen(kind, path, options):
+def _reopen(path, options, kind=Table):
     """Open a pickled table again, to read."""
     return kind(path, flag="r", **options)
 
