@@ -29,6 +29,10 @@ pub enum Kind {
 
 /// Sets `gdbm_errno` of this thread, if there is one, for a call with this outcome, and returns the outcome.
 /// `is_done` tells whether it found, stored or deleted what it was asked for.
+///
+/// # Errors
+///
+/// Those of `outcome`.
 #[inline]
 pub fn note<T>(
     kind: Kind,
@@ -37,8 +41,10 @@ pub fn note<T>(
 ) -> Result<T, Failure> {
     if let Some(location) = location() {
         let number = number(kind, outcome.as_ref().map(is_done).map_err(|&failure| failure));
-        // SAFETY: gdbm's library has the function for this; the place is this thread's own.
-        unsafe { *location() = number };
+        // SAFETY: gdbm's library has the function for this.
+        let place = unsafe { location() };
+        // SAFETY: the place is this thread's own.
+        unsafe { place.write(number) };
     }
     outcome
 }
