@@ -53,9 +53,8 @@ pub(super) fn take_place(parts: &[PathBuf], source: &Path, new: &Path) -> Result
     }
     sync_directory_of(&place)?;
     // As the user has named them; the file behind a link is kept beside its own name.
-    let shown = |(part, name): (&PathBuf, PathBuf)| match part.is_symlink() {
-        true => name,
-        false => with_ending(part, ".old"),
+    let shown = |(part, name): (&PathBuf, PathBuf)| {
+        if part.is_symlink() { name } else { with_ending(part, ".old") }
     };
     Ok(parts.iter().zip(kept.names).map(shown).collect())
 }

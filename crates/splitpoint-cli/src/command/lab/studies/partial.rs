@@ -28,8 +28,7 @@ const HASHES_MAX: usize = 1 << 23;
 #[command(after_help = "\
 Examples:
   splitpoint lab partial monday.txt --hash xxh3-64 --buckets 1048576 -o monday.splp
-  splitpoint lab partial keys.csv --keys csv --column user --header --hash fnv1a-32 \\
-    --hash xxh3-64 --buckets 65536 -o keys.splp")]
+  splitpoint lab partial k.csv --keys csv --hash xxh3-64 --buckets 512 -o k.splp")]
 pub(crate) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
