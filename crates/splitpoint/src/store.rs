@@ -149,6 +149,8 @@ pub(crate) struct Writer {
     pub(crate) extents: Extents,
     pub(crate) state: CommitState,
     pub(crate) superblock: Superblock,
+    /// Application data that could not be written: the file may have it all the same.
+    doubtful_data: Option<[u8; APPLICATION_BYTES]>,
     pub(crate) mark: Mark,
     /// Where the log ended when the store was opened.
     opened_lsn: u64,
@@ -188,6 +190,7 @@ impl Writer {
             extents,
             state,
             superblock,
+            doubtful_data: None,
             mark: if is_new { Mark::New } else { Mark::Clean },
             pace: Pace::new(None, Written::default()),
             needs_room: false,
@@ -794,16 +797,22 @@ impl Store {
     pub(crate) fn set_application_data(&self, data: [u8; APPLICATION_BYTES]) -> Result<()> {
         let mut writer = self.lock_for_change()?;
         self.group.check()?;
-        if writer.superblock.application_data == data {
+        if writer.superblock.application_data == data && writer.doubtful_data.is_none() {
             return Ok(());
         }
-        writer.superblock.application_data = data;
+        let mut superblock = Superblock { application_data: data, ..writer.superblock.clone() };
         if writer.checkpoints.is_syncing() {
             // A superblock is being written without the lock; its end writes another.
+            writer.superblock = superblock;
             return Ok(());
         }
         let _writing = self.superblock_writes();
-        self.region.write_superblock(&mut writer.superblock, false)
+        // Where it fails the file may have the one or the other: the next call writes, whatever it is given.
+        writer.doubtful_data = Some(data);
+        self.region.write_superblock(&mut superblock, false)?;
+        writer.superblock = superblock;
+        writer.doubtful_data = None;
+        Ok(())
     }
 
     /// Returns what a writer does after an `Async` change.

@@ -702,6 +702,27 @@ mod tests {
         );
     }
 
+    /// The write of the superblock or its sync finds no room, and the next call has the same bytes or those of
+    /// before: it is durable when it returns.
+    #[test]
+    fn application_data_that_found_no_room_is_written_by_the_next_call() {
+        const ENOSPC: i32 = 28;
+        for (call, data) in [(1, [1; 16]), (1, [2; 16]), (2, [1; 16]), (2, [2; 16])] {
+            let disk = SimDisk::new();
+            let db = disk.open(&Options::new()).unwrap();
+            db.put("key", "value").unwrap();
+            db.set_application_data([1; 16]).unwrap();
+            disk.fail_call(call, ENOSPC, false);
+            db.set_application_data([2; 16]).unwrap_err();
+            assert_eq!(db.application_data().unwrap(), [1; 16], "call {call}");
+            db.set_application_data(data).unwrap();
+            for seed in 0..8 {
+                let found = disk.lose_power(seed).open(&Options::new()).unwrap();
+                assert_eq!(found.application_data().unwrap(), data, "call {call}, seed {seed}");
+            }
+        }
+    }
+
     #[test]
     fn a_checkpoint_whose_buckets_are_merged_during_the_walk_has_every_key_once() {
         without_threads(merge_beside_a_walk);
