@@ -8,8 +8,9 @@
 //!
 //! - A record is copied completely before its slot leads to the copy.
 //! - An error leaves every key where it was.
-//! - The compacted head begins a segment for a copy only, once there is room for the record that names
-//!   it: nothing fails between the two. A replay needs the segment before until it is behind that name.
+//! - The compacted head begins a segment for a copy once there is room for the record that names it.
+//! - A segment that was the head dies behind a commit that has the next head: so has each checkpoint that is
+//!   begun after that death, and a replay from there does not look for the LINK between the two.
 //!
 //! # Not here
 //!

@@ -213,11 +213,19 @@ fn decode_checkpoint(source: &mut Source<'_>) {
     }
 }
 
-/// Decodes the value of a record that names moved ones.
+/// Decodes the value of a record that names moved ones: one with the checksum over the copies, and one as
+/// earlier builds have written it.
 fn decode_relocation(source: &mut Source<'_>) {
     let value = source.rest();
+    let new = RecordHeader::new(RecordKind::Relocate, 0, value.len() as u64);
+    let copies_crc = u64::from(crc32c::crc32c(value));
+    for salt in [None, Some(copies_crc)] {
+        decode_relocation_of(RecordHeader { salt, ..new }, value);
+    }
+}
+
+fn decode_relocation_of(header: RecordHeader, value: &[u8]) {
     let mut bytes = [0; HEADER_BYTES_MAX];
-    let header = RecordHeader::new(RecordKind::Relocate, 0, value.len() as u64);
     let len = header.encode(&mut bytes);
     let mut bytes = bytes[..len].to_vec();
     bytes.extend_from_slice(value);
