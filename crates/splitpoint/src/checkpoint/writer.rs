@@ -210,6 +210,7 @@ fn take_place(
     if let Ok(offset) = extents.allocate_backed(whole_bytes, unit, note) {
         return Ok((offset, whole_bytes, kept_bytes));
     }
+    extents.region().health().check()?;
     if let Some((offset, held_bytes)) = extents.take_held_place(bytes, note) {
         return Ok((offset, held_bytes, held_bytes));
     }

@@ -462,8 +462,11 @@ impl Appender {
         // Taking it may have moved a table in memory, and what fails below leaves this tail in use.
         self.follow_view(region);
         let sequence = region.live().next_sequence();
-        let opened =
-            map.and_then(|map| self.begin_segment(offset, segment_bytes, (map, has_pages), region));
+        let opened = map.and_then(|map| {
+            // What failed may have been tried elsewhere: a device that has failed is stored to no more.
+            region.health().check()?;
+            self.begin_segment(offset, segment_bytes, (map, has_pages), region)
+        });
         let tail = match opened {
             Ok(tail) => tail,
             Err(error) => {
@@ -499,10 +502,11 @@ impl Appender {
         }
         self.pages.take(region);
         // What fails here is tried again when the segment is needed.
-        self.next = self.prepare_next(extents).ok().flatten();
+        let health = region.health();
+        self.next = health.check().and_then(|()| self.prepare_next(extents)).ok().flatten();
         self.follow_view(region);
         // Unless the device has failed: then nothing is stored any more.
-        region.health().check()?;
+        health.check()?;
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
         assert!(record_bytes + LINK_BYTES <= room, "a new segment has room for its first record");
         Ok(())
@@ -573,6 +577,7 @@ impl Appender {
             if let Ok(offset) = extents.allocate_backed(bytes, bytes, |_| {}) {
                 return Ok((offset, bytes));
             }
+            extents.region().health().check()?;
             bytes /= 2;
         }
         let held = self.held_left.and_then(|left| extents.take_held_segment(least_bytes, left));

@@ -317,7 +317,7 @@ impl Extents {
         let live = region.live();
         let segments = self.segments.as_ref().expect("a table that is moved is there");
         let bytes = segments.map_bytes(file_bytes);
-        let offset = match self.allocate_backed_inside(bytes) {
+        let offset = match self.allocate_backed_inside(bytes)? {
             Some(offset) => offset,
             None => self.take(bytes, |space| space.allocate(bytes / GRANULE_BYTES, 1), |_| {})?,
         };

@@ -142,6 +142,8 @@ impl Extents {
             return Ok(());
         }
         let places = self.hold_places(needs);
+        // Where the device has failed, nothing else is tried.
+        self.region.health().check()?;
         let segments = self.hold_segments(needs);
         self.region.health().check()?;
         self.publish();
@@ -189,7 +191,10 @@ impl Extents {
                 let is_least = bytes <= needs.segment_bytes_min;
                 let tries = if is_least { TRIES_MAX } else { TRIES_OF_LARGE_MAX };
                 match self.hold_share(bytes, bytes, tries) {
-                    Err(_) if bytes > needs.segment_bytes_min => bytes /= 2,
+                    Err(_) if bytes > needs.segment_bytes_min => {
+                        self.region.health().check()?;
+                        bytes /= 2;
+                    }
                     held => break held?,
                 }
             };
@@ -220,6 +225,7 @@ impl Extents {
         if let Ok(extent) = self.hold_share(ample_bytes, unit, TRIES_OF_LARGE_MAX) {
             return Ok(extent);
         }
+        self.region.health().check()?;
         let free = self.space.unreserved();
         let whole = free.filter_map(|extent| extent.whole_units(unit / GRANULE_BYTES));
         let longest_bytes = whole.map(|extent| extent.count).max().unwrap_or(0) * GRANULE_BYTES;
@@ -228,6 +234,7 @@ impl Extents {
         {
             return Ok(extent);
         }
+        self.region.health().check()?;
         self.hold_share(least_bytes, unit, TRIES_OF_LARGE_MAX)
     }
 
@@ -237,12 +244,14 @@ impl Extents {
         let is_made = self.region.live().checkpoint_extents().iter().all(Option::is_some);
         let fits = |extent: &Extent| extent.count * GRANULE_BYTES >= needs.image_bytes;
         let is_left = mutant::is_made(Mutant::PlacesBecomeSegments);
-        if is_made || is_left || self.reserve.places.iter().any(fits) {
+        let has_failed = self.region.health().check().is_err();
+        if is_made || is_left || has_failed || self.reserve.places.iter().any(fits) {
             return;
         }
         let count = needs.image_bytes.div_ceil(GRANULE_BYTES);
-        let held = self.hold_inside(count, 1, TRIES_MAX);
-        self.reserve.places.extend(held);
+        if let Ok(held) = self.hold_inside(count, 1, TRIES_MAX) {
+            self.reserve.places.extend(held);
+        }
     }
 
     /// Returns how many places for a checkpoint are missing.
@@ -264,7 +273,7 @@ impl Extents {
     /// whole it leaves puts as much as it takes.
     fn hold_share(&mut self, bytes: u64, alignment: u64, tries: usize) -> Result<Extent> {
         let (count, granules) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
-        if let Some(extent) = self.hold_inside(count, granules, tries) {
+        if let Some(extent) = self.hold_inside(count, granules, tries)? {
             return Ok(extent);
         }
         if !self.reserve.was_whole {
@@ -279,33 +288,43 @@ impl Extents {
     /// Holds back `bytes`, of free granules that have blocks or get them, or behind the end of the file.
     fn hold_one(&mut self, bytes: u64, alignment: u64) -> Result<Extent> {
         let (count, alignment) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
-        match self.hold_inside(count, alignment, TRIES_MAX) {
+        match self.hold_inside(count, alignment, TRIES_MAX)? {
             Some(extent) => Ok(extent),
             None => self.hold_at_end(count, alignment),
         }
     }
 
     /// Holds back free granules that have blocks or get them, if any of up to `tries` places does.
-    fn hold_inside(&mut self, count: u64, alignment: u64, tries: usize) -> Option<Extent> {
+    ///
+    /// # Errors
+    ///
+    /// Those of the device, behind which no other place is tried: a handle that has failed stores nothing.
+    fn hold_inside(&mut self, count: u64, alignment: u64, tries: usize) -> Result<Option<Extent>> {
         let bytes = count * GRANULE_BYTES;
         for extent in self.space.candidates(count, alignment, tries) {
             let offset = extent.granule * GRANULE_BYTES;
             let held =
                 self.region.write("reserve space for", |storage| storage.hold_range(offset, bytes));
-            if held.is_ok() {
-                self.note_held(extent);
-                return Some(extent);
+            match held {
+                Ok(()) => {
+                    self.note_held(extent);
+                    return Ok(Some(extent));
+                }
+                Err(error) if self.region.health().check().is_err() => return Err(error),
+                Err(_) => {}
             }
         }
-        None
+        Ok(None)
     }
 
     /// Allocates `bytes` of free granules that have blocks or get them, if there are any.
-    pub(super) fn allocate_backed_inside(&mut self, bytes: u64) -> Option<u64> {
-        let extent = self.hold_inside(bytes / GRANULE_BYTES, 1, TRIES_MAX)?;
-        self.space.take_held(extent);
-        self.publish();
-        Some(extent.granule * GRANULE_BYTES)
+    pub(super) fn allocate_backed_inside(&mut self, bytes: u64) -> Result<Option<u64>> {
+        let held = self.hold_inside(bytes / GRANULE_BYTES, 1, TRIES_MAX)?;
+        if let Some(extent) = held {
+            self.space.take_held(extent);
+            self.publish();
+        }
+        Ok(held.map(|extent| extent.granule * GRANULE_BYTES))
     }
 
     /// Allocates `bytes` that have blocks or get them, of free granules or behind the end of the file, and
