@@ -259,10 +259,12 @@ impl Writer {
 impl Store {
     /// Captures the bucket of a hash, which is about to change.
     #[inline(always)]
-    pub(super) fn capture_bucket_of(&self, writer: &mut Writer, hash: u64) {
+    pub(super) fn capture_bucket_of(&self, writer: &mut Writer, hash: u64) -> Result<()> {
         if let Progress::Walking { .. } = writer.checkpoints.progress {
             self.capture(writer, self.shape().geometry.bucket_of(hash));
+            return self.group.check();
         }
+        Ok(())
     }
 
     /// Captures a bucket that is about to change.
@@ -289,6 +291,10 @@ impl Store {
     #[inline(never)]
     fn advance_checkpoint(&self, writer: &mut Writer, lsn: u64) {
         assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
+        if self.group.check().is_err() {
+            // What this comes behind may have failed. A handle that has failed stores nothing any more.
+            return;
+        }
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
             Progress::Idle | Progress::Unsynced { .. } if self.takes_turns() => {
@@ -428,7 +434,10 @@ impl Store {
     #[cold]
     fn abandon_checkpoint(&self, writer: &mut Writer) {
         let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);
-        if let Progress::Walking { image, .. } | Progress::Written { image, .. } = progress {
+        if let Progress::Walking { image, .. } | Progress::Written { image, .. } = progress
+            && self.group.check().is_ok()
+        {
+            // A handle that has failed stores nothing: what the live header lists stays taken.
             image.release(&mut writer.extents);
         }
         let interval = writer.checkpoint_interval(&self.region);

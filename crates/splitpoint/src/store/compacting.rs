@@ -8,6 +8,7 @@
 //!
 //! - A record is copied completely before its slot leads to the copy.
 //! - An error leaves every key where it was.
+//! - Behind an error of the device nothing is stored: the mapping might answer with a signal.
 //! - The compacted head begins a segment for a copy once there is room for the record that names it.
 //! - A segment that was the head dies behind a commit that has the next head: so has each checkpoint that is
 //!   begun after that death, and a replay from there does not look for the LINK between the two.
@@ -135,6 +136,10 @@ impl Store {
     #[inline(never)]
     pub(super) fn compact_a_step(&self, writer: &mut Writer) {
         self.reuse_some(writer, FREED_MAX);
+        if self.group.check().is_err() {
+            // What this comes behind may have failed. A handle that has failed stores nothing any more.
+            return;
+        }
         self.checkpoint_for_waiting(writer);
         let Writer { compacting: Some(compacting), extents, log, state, .. } = &mut *writer else {
             return;
@@ -274,6 +279,7 @@ impl Store {
     ///
     /// If there is no room for what is live. What was moved before that stays moved.
     pub(super) fn compact(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
+        self.group.check()?;
         if !writer.may_compact(self) || mutant::is_made(Mutant::NeverCompacts) {
             return Ok(0);
         }
@@ -282,6 +288,9 @@ impl Store {
             compacting.head.follow_view(&self.region);
         }
         let read = self.compact_victims(writer, budget);
+        if self.group.check().is_err() {
+            return read.and_then(|bytes| self.group.check().map(|()| bytes));
+        }
         if !matches!(read, Ok(0)) {
             // The same for the log: also before an error a segment may have been opened, and records
             // moved.
@@ -305,6 +314,9 @@ impl Store {
         }
         if let Some(compacting) = &mut writer.compacting {
             compacting.state.victim = None;
+        }
+        if self.group.check().is_err() {
+            return emptied.and(self.group.check());
         }
         writer.log.follow_view(&self.region);
         self.commit(writer);
@@ -500,7 +512,9 @@ impl Store {
         for candidate in candidates {
             let copied = self.copy_if_live(writer, candidate, salt, names_original, copies);
             if let Err(error) = copied {
-                self.store_slots(writer, copies)?;
+                if self.group.check().is_ok() {
+                    self.store_slots(writer, copies)?;
+                }
                 return Err(error);
             }
         }
@@ -577,7 +591,7 @@ impl Store {
         let segments = extents.segments_mut().expect("a victim is in the table");
         segments.add_live(first.offset(), bytes);
         for Copied { hash, line, i, slot, to, .. } in copies.drain(..) {
-            self.capture_bucket_of(writer, hash);
+            self.capture_bucket_of(writer, hash)?;
             debug_assert_eq!(line.slot(i), slot, "nothing changes the slots of a batch");
             line.set_slot(i, Slot::new(slot.tag(), to));
         }
@@ -656,4 +670,110 @@ fn verified<'a>(record: &Record<'a>, salt: u64) -> Result<Payload<'a>> {
     }
     let header = RecordHeader::new(RecordKind::Put, header.key_bytes, header.value_bytes);
     Ok(Payload { header, key: rest, value: &[], crc })
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use crate::{Batch, Db, Durability, Options, SimDisk};
+
+    const EIO: i32 = 5;
+    /// Calls of the changes that are looked at, at most.
+    const CALLS_MAX: u64 = 2_000;
+
+    /// Returns a store on which compaction has something to do.
+    fn store_on(disk: &SimDisk) -> Db {
+        let options = Options::new().seed(1).durability(Durability::Buffered).live_share(0.9);
+        let db = disk.open(&options.segment_bytes_min(4096)).expect("a new store");
+        for i in (0..300_u32).chain(0..120) {
+            db.put(i.to_le_bytes(), [7; 200]).expect("it has room");
+        }
+        db.maintain(u64::MAX).expect("it has room");
+        for i in 0..100_u32 {
+            db.put((3 * i).to_le_bytes(), [8; 200]).expect("it has room");
+        }
+        db
+    }
+
+    /// Each call of some changes fails: a page of the file may answer the next store with a signal, so there is
+    /// none. Where a disk of `disk_bytes` is full, changes go on.
+    #[track_caller]
+    fn assert_nothing_is_stored_behind_a_failure(disk_bytes: u64, change: impl Fn(&Db)) {
+        let mut compared_count = 0;
+        for call in 1..CALLS_MAX {
+            let disk = SimDisk::new();
+            let db = store_on(&disk);
+            disk.limit_to(disk_bytes);
+            let before = disk.call_count();
+            disk.fail_call(call, EIO, false);
+            change(&db);
+            if let Some(then) = disk.take_file_at_failure() {
+                compared_count += 1;
+                let now = disk.file();
+                let stored = then.iter().zip(&now).position(|(then, now)| then != now);
+                assert_eq!(stored, None, "call {call}");
+            }
+            if disk.call_count() - before < call {
+                assert!(compared_count > 0, "{compared_count} calls");
+                return;
+            }
+        }
+        panic!("the changes have fewer calls");
+    }
+
+    fn grow(db: &Db) {
+        for i in 1000..1060_u32 {
+            let _ = db.put(i.to_le_bytes(), [9; 200]);
+        }
+    }
+
+    fn overwrite(db: &Db) {
+        for i in 0..60_u32 {
+            let _ = db.put((5 * i).to_le_bytes(), [9; 200]);
+        }
+    }
+
+    fn delete(db: &Db) {
+        for i in 0..300_u32 {
+            let _ = db.delete(i.to_le_bytes());
+        }
+    }
+
+    fn apply(db: &Db) {
+        for i in 0..4_u32 {
+            let key = |j: u32| (17 * (20 * i + j) % 400).to_le_bytes();
+            let changes = (0..20).fold(Batch::new(), |batch, j| batch.put(key(j), [9; 200]));
+            let _ = db.apply(&changes.delete(key(20)));
+        }
+    }
+
+    fn maintain(db: &Db) {
+        let _ = db.maintain(u64::MAX);
+    }
+
+    #[test]
+    fn compaction_stores_nothing_behind_a_failure_of_the_device() {
+        assert_nothing_is_stored_behind_a_failure(1 << 40, maintain);
+    }
+
+    #[test]
+    fn puts_and_what_they_make_due_store_nothing_behind_a_failure_of_the_device() {
+        assert_nothing_is_stored_behind_a_failure(1 << 40, grow);
+        assert_nothing_is_stored_behind_a_failure(1 << 40, overwrite);
+    }
+
+    #[test]
+    fn deletes_and_batches_store_nothing_behind_a_failure_of_the_device() {
+        assert_nothing_is_stored_behind_a_failure(1 << 40, delete);
+        assert_nothing_is_stored_behind_a_failure(1 << 40, apply);
+    }
+
+    /// The store holds back a reserve, and takes from it.
+    #[test]
+    fn on_a_nearly_full_disk_nothing_is_stored_behind_a_failure_of_the_device() {
+        for disk_bytes in [1 << 20, 200 << 10] {
+            for change in [grow, overwrite, delete, apply, maintain] {
+                assert_nothing_is_stored_behind_a_failure(disk_bytes, change);
+            }
+        }
+    }
 }

@@ -361,7 +361,7 @@ impl Store {
         at: &Located<'_>,
         slot: Slot,
     ) -> Result<bool> {
-        self.capture_bucket_of(writer, hash);
+        self.capture_bucket_of(writer, hash)?;
         let Some((line, i, old)) = at.found else {
             debug_assert!(!slot.is_empty(), "a delete has a slot to empty");
             let (windows, pool) = (&self.region.windows, &mut LivePool(&self.region.windows));

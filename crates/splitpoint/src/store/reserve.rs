@@ -135,6 +135,7 @@ impl Store {
         };
         writer.extents.set_needs(needs);
         let tabled = writer.extents.keep_segments_in_file();
+        self.group.check()?;
         writer.extents.hold().and(tabled)?;
         writer.log.give_to_puts();
         Ok(())
@@ -164,7 +165,8 @@ impl Store {
         self.retry_checkpoint(writer);
         // The file, and with it the addresses in a checkpoint, may have become longer.
         let _ = self.hold(writer);
-        Ok(())
+        // Where the device has failed, the record is not stored.
+        self.group.check()
     }
 
     /// Refuses a put of so many bytes where what must be left for deletes is not whole, but was. Where it
@@ -205,12 +207,14 @@ impl Store {
         let is_looking = writer.extents.needs().is_none() && !writer.log.has_room(record_bytes);
         if is_looking && may_hold(&self.region) {
             let _ = self.hold(writer);
+            self.group.check()?;
         }
         let error = match writer.log.reserve(record_bytes, &mut writer.extents) {
             Err(error) if is_want_of_room(&error) && may_hold(&self.region) => error,
             reserved => return reserved,
         };
         self.reuse_emptied(writer);
+        self.group.check()?;
         let reserved = writer.log.reserve_held(record_bytes, &mut writer.extents, 0);
         reserved.map_err(|_| error)
     }
@@ -331,7 +335,7 @@ impl Store {
                 return;
             }
             self.empty_what_fits(writer);
-            if self.checkpoint_in_this_turn(writer).is_err() {
+            if self.group.check().is_err() || self.checkpoint_in_this_turn(writer).is_err() {
                 break;
             }
             let _ = self.hold(writer);
@@ -343,6 +347,7 @@ impl Store {
     pub(super) fn regain_more_in_turn(&self, writer: &mut Writer) -> Result<bool> {
         let before = writer.extents.free_bytes();
         self.empty_what_fits(writer);
+        self.group.check()?;
         self.free_emptied_in_turn(writer)?;
         Ok(writer.extents.free_bytes() > before)
     }
@@ -361,7 +366,7 @@ impl Store {
                 break;
             }
             if self.compact_one(writer, segment).is_err() {
-                if !may_copy {
+                if !may_copy || self.group.check().is_err() {
                     break;
                 }
                 // The free space is in smaller parts than it seemed. Segments of tombstones need none.

@@ -85,12 +85,15 @@ impl Store {
     fn split_one(&self, writer: &mut Writer) -> Result<()> {
         let region = &self.region;
         let Some(plan) = self.shape().geometry.plan_split() else { return Ok(()) };
+        self.group.check()?;
         let bucket_count = plan.upper.0 + 1;
         writer.extents.reserve_lines(LineWindow::Buckets, bucket_count)?;
         if let Some(lines) = lines_to_prepare(bucket_count) {
             writer.extents.prepare_lines(LineWindow::Buckets, lines);
         }
         self.capture(writer, plan.lower);
+        // Both go on without what fails. Behind an error of the device nothing is stored.
+        self.group.check()?;
         let mut line_count = 4;
         loop {
             writer.extents.reserve_overflow_lines(line_count)?;
@@ -121,7 +124,7 @@ impl Store {
     /// did.
     fn merge_below(&self, writer: &mut Writer, percent: u64) -> bool {
         let geometry = self.shape().geometry;
-        if !self.is_below(writer, percent) {
+        if !self.is_below(writer, percent) || self.group.check().is_err() {
             return false;
         }
         let Some(plan) = geometry.plan_merge() else { return false };
@@ -131,7 +134,9 @@ impl Store {
         self.capture(writer, plan.upper);
         let mut line_count = 4;
         // As with a split, a merge that cannot be done is done later.
-        while writer.extents.reserve_overflow_lines(line_count).is_ok() {
+        while self.group.check().is_ok()
+            && writer.extents.reserve_overflow_lines(line_count).is_ok()
+        {
             match merge(&region.windows, &mut LivePool(&region.windows), &plan, &mut writer.scratch)
             {
                 Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,

@@ -48,6 +48,9 @@ impl Store {
 
     /// Frees at least one segment, if that can be done; returns whether.
     pub(super) fn make_room(&self, writer: &mut Writer) -> bool {
+        if self.group.check().is_err() {
+            return false;
+        }
         let free_before = writer.extents.free_bytes();
         self.reuse_emptied(writer);
         if let Some(compacting) = &mut writer.compacting {
@@ -55,7 +58,7 @@ impl Store {
         }
         if !self.region.storage().is_volatile() {
             // One by turns would go on with the next change that finds room. An error of a sync poisons.
-            let _ = self.end_in_this_turn(writer);
+            let _ = self.group.check().and_then(|()| self.end_in_this_turn(writer));
             // What is emptied now waits for the checkpoint after this one.
             writer.hurry_checkpoint();
             return writer.extents.free_bytes() > free_before;
@@ -97,7 +100,7 @@ impl Store {
         else {
             return;
         };
-        if !compacting.state.is_any_waiting() {
+        if !compacting.state.is_any_waiting() || self.group.check().is_err() {
             return;
         }
         let pins = &self.region.pins;
