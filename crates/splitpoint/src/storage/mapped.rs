@@ -697,7 +697,7 @@ mod tests {
         for &(bytes, offset) in &pieces {
             let base = base.wrapping_add(at as usize);
             // SAFETY: the piece is mapped, and nobody stores to it.
-            assert_eq!(unsafe { base.cast::<u64>().read() }, offset.to_le());
+            assert_eq!(unsafe { base.cast::<[u8; 8]>().read() }, offset.to_le_bytes());
             assert_eq!(flags(base).contains(" rr"), bytes == PIECE_BYTES, "{}", flags(base));
             let mut read = [0; 8];
             storage.read_scattered(offset, &mut read).unwrap();

@@ -464,7 +464,9 @@ fn records_that_are_moved_later_are_not_taken_for_those_that_a_lost_name_was_for
     let content = super::read(&db).unwrap();
     assert_eq!(heads(&db)[1].offset, place.start, "records are moved there again");
     // Those that were moved are dead now, so that others are.
-    keys.iter().for_each(|key| db.put(key, b"other").unwrap());
+    for key in &keys {
+        db.put(key, b"other").unwrap();
+    }
     let segment = heads(&db)[1].segment_offset;
     let segment_end = segment + db.store().region.view.segment(segment).unwrap().segment_bytes;
     let others = || match heads(&db)[1] {
