@@ -27,7 +27,7 @@ const HASHES_MAX: usize = 1 << 23;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  splitpoint lab partial monday.txt --hash xxh3-64 --buckets 1048576 -o monday.splp
+  splitpoint lab partial monday.txt --hash xxh3-64 --buckets 4096 -o monday.splp
   splitpoint lab partial k.csv --keys csv --hash xxh3-64 --buckets 512 -o k.splp")]
 pub(crate) struct Args {
     #[command(flatten)]
