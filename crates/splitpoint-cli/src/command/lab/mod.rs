@@ -62,9 +62,11 @@ const EXAMPLES: &str = if cfg!(feature = "studies") {
         first_examples!(),
         "
 
-This is the command of the Python package. The studies (replay, golden, tables, layout, nfs, trace, paper,
-classics), partial and merge are in the one that `cargo install --path crates/splitpoint-cli` makes in the
-repository. In a virtual environment call it as ~/.cargo/bin/splitpoint"
+This is the command of the Python package. It lacks replay, golden, tables,
+layout, nfs, trace, paper, classics, partial and merge. For the whole command,
+run this in the repository:
+  cargo install --path crates/splitpoint-cli
+In a virtual environment, call it as ~/.cargo/bin/splitpoint"
     )
 };
 
