@@ -8,7 +8,7 @@ fn man_pages_render() {
     sandbox.run(&["man", "pages/man1"]).check(
         0,
         "",
-        "splitpoint: wrote 45 pages to `pages/man1`\n",
+        "splitpoint: wrote 47 pages to `pages/man1`\n",
     );
     let page = String::from_utf8(sandbox.read("pages/man1/splitpoint-load.1")).expect("text");
     let synopsis = r"\fBsplitpoint load\fR [\-f|\-\-format <FORMAT>] [\-\-column <KEY,VALUE>]";
