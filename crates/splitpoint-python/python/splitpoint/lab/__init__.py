@@ -44,24 +44,30 @@ def measure(
 ):
     """Measure hash functions on `keys`, beside an ideal hash, and return a `Report`.
 
-    `keys` is an iterable of `bytes` or `str`, or an array of numbers (of numpy, or of the module
-    `array`), of which each is a key of its little-endian bytes, or a column of Arrow: of pyarrow,
-    pandas, Polars, or whatever has ``__arrow_c_stream__`` or ``__arrow_c_array__``. Keys that come
-    again are left out, or measured with ``duplicates="keep"``.
+    `keys` is one of these:
 
-    `hashes` has names, as `functions` lists them, and functions of your own. A function of your own
-    gets a list of keys and returns as many numbers, in any iterable, such as an array of numpy. Its
-    hashes have `width` bits.
+    - an iterable of `bytes` or `str`;
+    - an array of numbers, of numpy or of the module `array`: the key of a number is its little-endian
+      bytes;
+    - a column of Arrow: of pyarrow, pandas, Polars, or whatever has ``__arrow_c_stream__`` or
+      ``__arrow_c_array__``.
+
+    A key that occurs several times is measured once, or each time with ``duplicates="keep"``.
+
+    `hashes` has names, as `functions` lists them, and functions of your own. Your function gets a
+    list of keys and returns as many numbers, in any iterable, such as an array of numpy. Its hashes
+    have `width` bits.
 
     The table has `buckets` buckets, by default about as many as there are keys. `reduction` says how
     a hash becomes a bucket: ``"low"``, ``"high"``, ``"modulus"``, ``"prime"``, ``"range"``,
     ``"split"``, ``"hashbrown"``, or ``"own"``, which is the one that the function was published with.
 
-    `sample_hashes` keeps one in 2 to that power of the hashes to look for equal ones, to save
-    memory; `memory_bytes` bounds the memory of the counts; `threads` is 0 for all cores.
+    To save memory, the lab can look for equal hashes in a sample: with ``sample_hashes=4`` it keeps one
+    hash in 2 to the power of 4. `memory_bytes` bounds the memory of the counts; `threads` is 0 for all
+    cores.
 
-    Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, for an unknown name and without
-    keys; `ValueError` for a null in a column; and what a function of your own raises, as it is.
+    Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, if a name is unknown or there is
+    no key; `ValueError` for a null in a column; and whatever your own function raises.
 
     >>> def by_length(keys):
     ...     return [len(key) for key in keys]
@@ -152,14 +158,15 @@ class Report:
 class Partial:
     """Counts of a part of the keys, to add to those of other parts, threads or machines.
 
-    Counts of any partition, merged in any order, have the same bytes as those of one pass. Keys that
-    come again are counted again: make them distinct first.
+    However you divide the keys, and in whatever order you merge, the counts have the same bytes as
+    those of one pass. A key that occurs several times counts several times: make the keys distinct first
+    if you do not want that.
 
-    `hash` is a name or several; the other arguments are those of `measure`. Each of the hashes takes
-    8 bytes, those that `sample_hashes` leaves out take nothing. With ``sample_hashes="auto"`` up to
-    2 to the power of 23 are kept, a quarter more while keys are added. Of more keys than that, a hash is
-    kept 8 times at most, with the number of the others; if that is not enough, a sample, which is the
-    same for any partition.
+    `hash` is a name or several; the other arguments are those of `measure`. To find equal hashes, the
+    counts keep each hash, in 8 bytes, or a sample (`sample_hashes`). With ``sample_hashes="auto"`` they
+    keep 2 to the power of 23 at most, and a quarter more while keys are added. If there are more keys,
+    they keep 8 copies of equal hashes and count the others; if that is still too much, they keep a
+    sample. The sample is the same however you divide the keys.
 
     >>> parts = [Partial("xxh3-64", buckets=64) for _ in range(2)]
     >>> parts[0].add(["a", "b"])
@@ -189,11 +196,15 @@ class Partial:
         return self
 
     def add(self, keys):
-        """Count `keys`, which are those of `measure`: all of them, or none if there is an error."""
+        """Count `keys`, of the kinds that `measure` takes: all of them, or none if there is an error."""
         _native.add_keys(self._counts, self._sketch, keys)
 
     def merge(self, other):
-        """Return the counts of the keys of both; raise `ValueError` if they are not of one setup."""
+        """Return the counts of the keys of both.
+
+        Raises `ValueError` if they differ in a function, its seed, the reduction, the number of buckets
+        or `sample_hashes`.
+        """
         if not isinstance(other, Partial):
             raise TypeError(f"a Partial is merged with another, not with {type(other).__name__}")
         if len(self._counts) != len(other._counts):
@@ -218,7 +229,7 @@ class Partial:
         return round(min(self._sketch.estimate(), self.key_count))
 
     def to_bytes(self):
-        """Return the counts as bytes that say what they are of. Equal counts have equal bytes."""
+        """Return the counts, and what was counted, as bytes. Equal counts have equal bytes."""
         parts = [part.encode() for part in (*self._counts, self._sketch)]
         return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
@@ -242,7 +253,7 @@ class Partial:
     def report(self):
         """Return the `Report` of the counts, without what needs the keys themselves.
 
-        It says about how many of the keys come again. Raises `ValueError` if no key was counted.
+        It estimates how many of the keys are repetitions. Raises `ValueError` if no key was counted.
         """
         return Report(_native.report_of(self._counts, self._sketch))
 

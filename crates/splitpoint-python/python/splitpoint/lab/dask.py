@@ -1,8 +1,8 @@
 """The lab over Dask: keys that lie in many files, or on many machines.
 
-Each partition of a collection is counted where it lies, as a `splitpoint.lab.Partial`; the counts are
-merged there too, in a tree, and one of them comes back. They have the bytes of one pass over all keys,
-whatever the partitions, the workers and their order are. Dask is imported when a function is called:
+Each worker counts its own partitions of a collection, as `splitpoint.lab.Partial`. The workers merge
+the counts in a tree, and only the result comes back. It has the bytes of one pass over all keys,
+whatever the partitions, the workers and their order are. The functions import Dask when you call them:
 ``pip install "dask[dataframe]"``.
 
 >>> import dask.bag
@@ -37,23 +37,26 @@ def analyze(
 ):
     """Measure hash functions on the keys of a collection of Dask, and return a `Report`.
 
-    `source` is the path of a file, or a glob: ``"logs/*.parquet"`` or ``"logs/*.csv"``, of which
-    `column` has the keys, or text, of which each line is a key; the path may be a URL that `fsspec`
-    knows. Or it is a bag of `bytes` or `str`; a series, or a dataframe with `column`; an array of
-    numbers of one dimension; or a list of delayed objects, of which each is what
-    `splitpoint.lab.measure` takes as keys. The other arguments are those of `splitpoint.lab.Partial`.
+    `source` is one of these:
 
-    Without `buckets` there are about as many as keys, which are counted in a pass of its own, or
-    taken from the metadata of Parquet. With ``sample_hashes="auto"`` at most 64 MiB of hashes of each
-    function travel, and as many numbers of hashes that come more than 8 times as there are of these,
-    whatever the number of keys is. Keys that come again are counted again, and the
-    report says about how many do; with `distinct`, Dask removes them first, which moves the data
-    between the workers.
+    - the path of a file, a glob, or a URL that `fsspec` knows. Of Parquet and CSV or TSV files `column`
+      has the keys (``"logs/*.parquet"``); of other files each line is a key, empty lines left out;
+    - a bag of `bytes` or `str`, a series, a dataframe with `column`, or an array of numbers of one
+      dimension;
+    - a list of delayed objects, each of a kind that `splitpoint.lab.measure` takes as keys.
 
-    `split_every` counts are merged at a time. `compute` goes to `dask.compute`: by its own rules it
-    runs in the client that is current, otherwise in threads of this process.
+    The other arguments are those of `splitpoint.lab.Partial`. Without `buckets` the table has about as
+    many as there are keys; Dask counts the keys in a pass of its own, or Parquet's metadata has their
+    number. With ``sample_hashes="auto"`` the workers send at most 64 MiB of hashes for each function,
+    however many keys there are, and a number for each hash that comes more than 8 times.
 
-    Raises what `splitpoint.lab.measure` raises, and `ValueError` without keys.
+    A key that occurs several times counts several times, and the report estimates how many do. With
+    `distinct`, Dask removes repetitions first, which moves the data between the workers.
+
+    The workers merge `split_every` counts at a time. `compute` goes to `dask.compute`, which runs in the
+    current client if there is one, otherwise in threads of this process.
+
+    Raises what `splitpoint.lab.measure` raises, and `ValueError` if there is no key.
 
     >>> import numpy, dask.array
     >>> numbers = dask.array.from_array(numpy.arange(10_000), chunks=3000)
@@ -87,10 +90,10 @@ def partials(
     distinct=False,
     **compute,
 ):
-    """Return a delayed `Partial` for each partition of `source`, for a graph of one's own.
+    """Return a delayed `Partial` for each partition of `source`, to build a graph of your own.
 
-    The arguments are those of `analyze`; `compute` is for the pass that counts the keys, where
-    `buckets` is not given.
+    The arguments are those of `analyze`. Without `buckets`, a first pass counts the keys; `compute` is
+    for that pass.
     """
     import dask
 
