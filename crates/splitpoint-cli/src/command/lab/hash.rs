@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
-    /// Do not time the functions: those that fit then stand in the order of their names
+    /// Do not time the functions, and sort those that fit by name
     #[arg(long)]
     no_times: bool,
 

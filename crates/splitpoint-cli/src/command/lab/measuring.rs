@@ -42,9 +42,8 @@ pub(super) struct Measuring {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=32))]
     sample_hashes: u32,
 
-    /// Leave out what takes longest: look for equal hashes in a sample of at most half of them and
-    /// of about a million, not in windows of 32 bits, do not fill tables with open addressing, and
-    /// do not try other reductions
+    /// Leave out what takes longest: windows of 32 bits, open addressing and other reductions; look for
+    /// equal hashes in a sample, of half of them or about a million, whichever is less
     #[arg(long)]
     quick: bool,
 }

@@ -10,10 +10,10 @@ use crate::number::{count, counted};
 
 /// Merge counts of parts of the keys, and report on all of them
 ///
-/// Reads files of `splitpoint lab partial`, or of `splitpoint.lab.Partial` in Python, of one setup.
-/// With --output it writes the merged counts to a file of the same kind, and reports only where
-/// --json, --html or --markdown asks for it. The report has what needs no keys, and says about how
-/// many of them come again.
+/// Reads files of `splitpoint lab partial`, or of `splitpoint.lab.Partial` in Python, that were written
+/// with the same options. With --output it writes the merged counts to a file of the same kind, and
+/// reports only where --json, --html or --markdown asks for it. The report lacks what needs the keys
+/// themselves, and estimates how many of them are repetitions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

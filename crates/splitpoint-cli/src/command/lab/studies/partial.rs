@@ -22,8 +22,8 @@ const HASHES_MAX: usize = 1 << 23;
 /// Count a part of the keys, to merge with the counts of other parts
 ///
 /// Parts of any size, counted by any process or machine and merged in any order, give the counts of
-/// one pass over all keys, to the byte. Keys that come again are counted again. The file is that of
-/// `splitpoint.lab.Partial` in Python.
+/// one pass over all keys, to the byte. A key that occurs several times counts several times.
+/// `splitpoint.lab.Partial` in Python reads and writes the same files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
-    /// Look for equal hashes in a sample of one in 2^N; with auto, of as many as make a file of 64 MiB
+    /// Look for equal hashes in a sample of one in 2^N; with auto, in as large a sample as fits into
+    /// 64 MiB
     #[arg(long, value_name = "N", default_value = "auto", value_parser = Sample::parse)]
     sample_hashes: Sample,
 
