@@ -20,8 +20,8 @@ pub const SP_CREATE_NEVER: c_int = 2;
 
 /// The durability that the handle was opened with.
 pub const SP_DEFAULT: c_int = 0;
-/// A change survives a killed process at once, and a power loss after the next sp_sync() or
-/// sp_close().
+/// A change survives a killed process at once, and a power loss after the next sp_sync(), or after
+/// sp_close() unless the handle takes turns (SP_SHARED, SP_PER_CALL).
 pub const SP_BUFFERED: c_int = 1;
 /// The same, and a background thread syncs within a second. The default of a handle.
 pub const SP_ASYNC: c_int = 2;

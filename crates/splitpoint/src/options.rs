@@ -52,8 +52,8 @@ const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Durable after the next [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close); no
-    /// background thread syncs it.
+    /// Durable after the next [`Db::sync`](crate::Db::sync), or after [`Db::close`](crate::Db::close) unless
+    /// the handle takes turns ([`Sharing::Shared`]); no background thread syncs it.
     Buffered,
     /// Visible at once. A background thread makes it durable within the bound of
     /// [`Options::async_age_max`]; so does [`Db::close`](crate::Db::close).
