@@ -12,8 +12,9 @@ use crate::failure::{Exit, Failure, Result};
 ///
 /// Runs the program as without this command, except that the dynamic linker looks into the folder of
 /// the drop-ins first (gdbm, ndbm, dbm), or loads a library before all others (hsearch, db185).
-/// Without an option, it does so for every library that is installed. Nothing else is changed: old
-/// databases are only read unless SPLITPOINT_OLD_FILES=convert is set.
+/// Without an option, it does so for every library that is installed. Nothing else is changed: the
+/// libraries only read old files of gdbm, ndbm and dbm unless SPLITPOINT_OLD_FILES=convert is set, and
+/// change files of db 1.85 in place.
 ///
 /// This has no effect on a program that is linked statically, or runs with the rights of another user.
 #[expect(clippy::doc_markdown, reason = "the help shows code marks as they are")]
