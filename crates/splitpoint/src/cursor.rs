@@ -1,7 +1,8 @@
 //! Scans: they return every key of a store with its value, in the order of the file.
 //!
 //! A scan walks the segments that there were at its moment, up to where records were appended then, and
-//! asks for each record whether it is the [version](crate::store::Versions) of its key. It never visits
+//! asks for each record whether it is the [version](crate::store::Versions) of its key. Where nothing of a
+//! segment was dead at the moment, every record of it is, and the index need not be asked. It never visits
 //! buckets in order, so splits and merges do not affect it. Exactly one record of a key is its version,
 //! so the scan returns each key once.
 //!
@@ -17,9 +18,11 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::format::Addr;
 use crate::log::record::Pair;
-use crate::log::runs::{RunWalk, Runs};
+use crate::log::runs::{HeldRuns, RunWalk, Runs};
 use crate::log::scan::{LogWalk, Trust};
+use crate::stats::Recovery;
 use crate::store::{Hold, Places, Store, Versions, Writer};
+use crate::testing::mutant::{self, Mutant};
 use crate::value::{Entry, Value};
 
 /// Records that a scan reads ahead at a time. Their buckets come while it returns those before.
@@ -64,13 +67,20 @@ impl<'db> Walk<'db> {
             Self::Runs(walk) => walk.next_pair(),
         }
     }
+
+    /// Returns whether the last record is a version, whatever the index says.
+    #[inline]
+    fn is_held(&self) -> bool {
+        matches!(self, Self::Runs(walk) if walk.is_held())
+    }
 }
 
 /// A record that the scan returns if the index says that it is current.
 #[derive(Clone, Copy, Debug)]
 struct Candidate<'db> {
     addr: Addr,
-    hash: u64,
+    /// `None` if its slot need not be looked for.
+    hash: Option<u64>,
     pair: Pair<'db>,
 }
 
@@ -88,7 +98,9 @@ impl<'db> Scan<'db> {
         let store = versions.store();
         let view = &store.region.view;
         let (walk, runs) = match places {
-            Places::Runs(runs) => (Some(Walk::Runs(RunWalk::new(view, runs.clone()))), runs),
+            Places::Runs(runs, held) => {
+                (Some(Walk::Runs(RunWalk::new(view, runs.clone(), held))), runs)
+            }
             Places::Log(start, end) => {
                 let walk = LogWalk::new(view, start, Trust::Published, end.lsn)?;
                 (walk.map(Walk::Log), Runs::default())
@@ -104,10 +116,14 @@ impl<'db> Scan<'db> {
     pub(crate) fn parts(versions: &Arc<Versions<'db>>, part_count: usize) -> Result<Vec<Self>> {
         let part_count = part_count.max(1);
         let places = match versions.places()? {
-            Places::Runs(runs) => cut(&runs, part_count).into_iter().map(Places::Runs).collect(),
+            Places::Runs(runs, held) => {
+                let parts = cut(&runs, part_count).into_iter();
+                parts.map(|runs| Places::Runs(runs, held.clone())).collect()
+            }
             // A walk along the log has no parts.
             log @ Places::Log(..) => {
-                let none = std::iter::repeat_with(|| Places::Runs(Runs::default()));
+                let none =
+                    std::iter::repeat_with(|| Places::Runs(Runs::default(), HeldRuns::default()));
                 std::iter::once(log).chain(none).take(part_count).collect::<Vec<_>>()
             }
         };
@@ -135,6 +151,17 @@ impl<'db> Scan<'db> {
     fn is_version(&self, addr: Addr, hash: u64, key: &[u8]) -> Result<bool> {
         let is_newest = self.versions.store().is_held(hash, addr)?;
         if is_newest { Ok(true) } else { self.was_version(addr, hash, key) }
+    }
+
+    /// Does the same whatever was known before, for an assertion; an error may be that of an eviction.
+    fn is_surely_version(&self, addr: Addr, key: &[u8]) -> bool {
+        let store = self.versions.store();
+        // What is in a file may be wrong in any way.
+        if store.recovery != Recovery::Created || mutant::is_made(Mutant::TakesAllForVersions) {
+            return true;
+        }
+        let hash = store.hash_of(key);
+        self.is_version(addr, hash, key).unwrap_or(true)
     }
 
     /// Does the same for a record that no slot holds any more.
@@ -173,7 +200,12 @@ impl<'db> Scan<'db> {
                 return Ok(None);
             };
             self.next += 1;
-            match self.is_version(addr, hash, pair.key) {
+            let is_version = match hash {
+                Some(hash) => self.is_version(addr, hash, pair.key),
+                None => Ok(true),
+            };
+            debug_assert!(hash.is_some() || self.is_surely_version(addr, pair.key), "{addr:?}");
+            match is_version {
                 Ok(true) => {
                     if self.is_alone {
                         self.versions.pass(addr.offset() + 1);
@@ -224,7 +256,9 @@ fn read_some<'db>(
     while records.len() < READ_AHEAD {
         match records_left.next_pair() {
             Ok(Some((addr, pair))) => {
-                records.push(Candidate { addr, hash: store.hash_of(pair.key), pair });
+                let is_held = records_left.is_held();
+                let hash = (!is_held).then(|| store.hash_of(pair.key));
+                records.push(Candidate { addr, hash, pair });
             }
             Ok(None) => {
                 *walk = None;
@@ -237,8 +271,8 @@ fn read_some<'db>(
     // One behind the other: each waits for the address of its page, and a processor looks up several of
     // these at once only if little is between. It may grow meanwhile: a bucket that is asked for in vain.
     let geometry = store.geometry();
-    for record in &*records {
-        store.region.windows.prefetch_bucket(geometry.bucket_of(record.hash));
+    for hash in records.iter().filter_map(|record| record.hash) {
+        store.region.windows.prefetch_bucket(geometry.bucket_of(hash));
     }
     Ok(())
 }
@@ -294,6 +328,88 @@ impl std::iter::FusedIterator for Scan<'_> {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(not(any(loom, miri)))]
+    use crate::{Db, Options, SimDisk, options::Sharing};
+
+    /// Returns the number of segments whose records a scan takes without a look at the index, and of all.
+    #[cfg(not(any(loom, miri)))]
+    fn held_of_all(db: &Db) -> (usize, usize) {
+        let scan = db.scan().expect("a scan");
+        let Ok(Places::Runs(runs, held)) = scan.versions.places() else { panic!("no segments") };
+        assert!(held.iter().all(|held| runs.iter().any(|run| run.start == *held)));
+        (held.len(), runs.len())
+    }
+
+    #[cfg(not(any(loom, miri)))]
+    fn options() -> Options {
+        Options::new().segment_bytes_min(4096).keep_dead_records().seed(7)
+    }
+
+    #[cfg(not(any(loom, miri)))]
+    fn put_all(db: &Db, keys: std::ops::Range<u32>) {
+        for key in keys {
+            db.put(key.to_le_bytes(), [1; 100]).expect("there is room");
+        }
+    }
+
+    #[test]
+    #[cfg(not(any(loom, miri)))]
+    fn a_scan_of_a_table_in_memory_asks_the_index_where_something_is_dead() {
+        let db = Options::new().segment_bytes_min(4096).seed(7).in_memory().unwrap();
+        put_all(&db, 0..1000);
+        let (held, all) = held_of_all(&db);
+        assert!(held == all && all > 4, "{held} of {all}");
+        put_all(&db, 0..1);
+        assert_eq!(held_of_all(&db), (all - 1, all), "the segment of the first record");
+        assert!(db.delete(999_u32.to_le_bytes()).unwrap());
+        assert_eq!(held_of_all(&db), (all - 2, all), "the segment of the last one");
+        assert_eq!(db.scan().unwrap().count(), 999);
+    }
+
+    #[test]
+    #[cfg(not(any(loom, miri)))]
+    fn a_scan_of_a_file_trusts_the_counts_of_its_own_handle_only() {
+        let disk = SimDisk::new();
+        let db = disk.open(&options()).unwrap();
+        put_all(&db, 0..1000);
+        db.close().unwrap();
+        let db = disk.open(&options()).unwrap();
+        let (held, all) = held_of_all(&db);
+        assert!(held == all && all > 4, "nothing is dead in all of the file: {held} of {all}");
+        // Now something is dead, and who counted in the older segments is not known.
+        put_all(&db, 0..1);
+        assert_eq!(held_of_all(&db).0, 0);
+        put_all(&db, 1000..2000);
+        let (held, all_then) = held_of_all(&db);
+        assert!(held > 0 && held <= all_then - all, "{held} of {all_then}, {all} are older");
+        assert_eq!(db.scan().unwrap().count(), 2000);
+        db.close().unwrap();
+        let db = disk.open(&options()).unwrap();
+        assert_eq!(held_of_all(&db).0, 0);
+        assert_eq!(db.scan().unwrap().count(), 2000);
+    }
+
+    #[test]
+    #[cfg(not(any(loom, miri)))]
+    fn a_scan_asks_the_index_for_all_that_a_killed_process_left() {
+        let disk = SimDisk::new();
+        let db = disk.open(&options()).unwrap();
+        put_all(&db, 0..1000);
+        let db = disk.kill().open(&options()).unwrap();
+        assert!(matches!(db.store().recovery, Recovery::WarmRestart { .. }));
+        assert_eq!(held_of_all(&db).0, 0, "no checksum vouches for the counts");
+        assert_eq!(db.scan().unwrap().count(), 1000);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(any(loom, miri))))]
+    fn a_scan_of_a_handle_that_takes_turns_asks_the_index_for_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = options().sharing(Sharing::Shared).open(dir.path().join("a")).unwrap();
+        put_all(&db, 0..1000);
+        assert_eq!(held_of_all(&db).0, 0, "another handle may have left them wrong");
+        assert_eq!(db.scan().unwrap().count(), 1000);
+    }
 
     #[test]
     fn parts_have_every_run_once_and_about_the_same_size() {

@@ -123,6 +123,8 @@ pub(crate) struct SegmentTable {
     unit_shift: u32,
     words: Words,
     version: u64,
+    /// Whether this handle has begun a segment with the unit, and so has counted all of its records.
+    own: Vec<bool>,
 }
 
 /// Words of a table that are looked at together, to find its last entry.
@@ -221,7 +223,8 @@ impl SegmentTable {
         assert!((GRANULE_BYTES..=GRANULES_MAX * GRANULE_BYTES).contains(&unit_bytes));
         let words = words.into_iter().map(AtomicU64::new).collect();
         let words = Words::Private(words);
-        Self { unit_shift: unit_bytes.trailing_zeros(), words, version: next_version() }
+        let (unit_shift, version) = (unit_bytes.trailing_zeros(), next_version());
+        Self { unit_shift, words, version, own: Vec::new() }
     }
 
     /// Returns the table that a mapped segment of the file has.
@@ -284,7 +287,7 @@ impl SegmentTable {
     /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.
     pub(crate) fn moved_to(&self, map: WordMap) -> Self {
         let (unit_shift, version) = (self.unit_shift, next_version());
-        let moved = Self { unit_shift, words: Words::File(map), version };
+        let moved = Self { unit_shift, words: Words::File(map), version, own: self.own.clone() };
         let from = self.to_words();
         assert!(from.len() <= moved.words.all().len(), "`map_bytes` has made room");
         for (to, from) in moved.words.all().iter().zip(from) {
@@ -326,6 +329,7 @@ impl SegmentTable {
         assert!(matches!(segment_use, SegmentUse::Log | SegmentUse::Compacted));
         assert!(bytes.is_power_of_two() && segment.start.is_multiple_of(bytes));
         self.version = next_version();
+        self.disown(segment.start);
         if bytes < 1 << self.unit_shift {
             let units = self.units_of(&segment);
             self.make_room(units.end);
@@ -347,6 +351,36 @@ impl SegmentTable {
             self.entry_of(unit).set_word(first | size | segment_use as u64);
             may_be_killed();
         }
+    }
+
+    /// Does the same for a segment without records, whose counts are exact from now on.
+    pub(crate) fn begin_own(
+        &mut self,
+        segment: Range<u64>,
+        segment_use: SegmentUse,
+        sequence: u64,
+    ) {
+        let unit = (segment.start >> self.unit_shift) as usize;
+        self.begin(segment, segment_use, sequence);
+        self.own.resize(self.own.len().max(unit + 1), false);
+        self.own[unit] = self.entry_of(unit).segment_use().is_whole();
+    }
+
+    fn disown(&mut self, offset: u64) {
+        if let Some(is_own) = self.own.get_mut((offset >> self.unit_shift) as usize) {
+            *is_own = false;
+        }
+    }
+
+    /// Returns whether slots hold every record of the segment at `offset`, as far as its counts are exact.
+    pub(crate) fn is_all_live(&self, offset: u64) -> bool {
+        let is_own = self.own.get((offset >> self.unit_shift) as usize) == Some(&true);
+        let is_all = |segment: TableSegment| {
+            matches!(segment.segment_use, SegmentUse::Log | SegmentUse::Compacted)
+                && segment.offset == offset
+                && segment.dead_bytes == 0
+        };
+        is_own && self.segment_at(offset).is_some_and(is_all)
     }
 
     fn units_of(&self, segment: &Range<u64>) -> Range<usize> {
@@ -561,6 +595,7 @@ impl SegmentTable {
         let segment = self.segment_at(offset).expect("the table has the segment");
         assert_eq!(segment.segment_use, SegmentUse::Emptied, "a segment is emptied before it ends");
         self.version = next_version();
+        self.disown(offset);
         for unit in self.units_of(&segment.range()) {
             may_be_killed();
             let entry = self.entry_of(unit);

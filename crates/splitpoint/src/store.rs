@@ -171,6 +171,8 @@ pub(crate) struct Writer {
     regaining_lsn: u64,
     /// Dead bytes of which nothing could be used again, at the last attempt of a put.
     pub(crate) hopeless_dead_bytes: u64,
+    /// Whether there may be records that no slot holds and that were not counted as dead, after an error.
+    has_stray_records: bool,
     /// Changes since the store was opened, those of a batch counted as one.
     pub(crate) change_count: u64,
     scratch: Scratch,
@@ -202,6 +204,7 @@ impl Writer {
             retired_bytes: 0,
             regaining_lsn: 0,
             hopeless_dead_bytes: 0,
+            has_stray_records: false,
             change_count: 0,
             scratch: Scratch::default(),
         }

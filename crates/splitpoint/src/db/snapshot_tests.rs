@@ -136,6 +136,11 @@ fn a_record_moved_without_its_name_is_missed() {
 }
 
 #[test]
+fn a_scan_that_asks_the_index_for_nothing_is_noticed() {
+    assert_found(Mutant::TakesAllForVersions);
+}
+
+#[test]
 fn space_used_again_under_a_snapshot_is_noticed() {
     assert_found(Mutant::ReusesUnderScan);
 }

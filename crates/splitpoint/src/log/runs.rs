@@ -14,6 +14,9 @@ use crate::region::View;
 /// of the file. Its records end with a LINK, with a big record, or where an open segment ends.
 pub(crate) type Runs = Arc<[Range<u64>]>;
 
+/// Where those runs begin of which slots held every record at a moment, in the order of the file.
+pub(crate) type HeldRuns = Arc<[u64]>;
+
 /// Returns which of `runs` has the record at `offset`.
 #[inline]
 pub(crate) fn run_at(runs: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
@@ -32,21 +35,25 @@ pub(crate) fn run_of(segment_offset: u64, end: u64) -> Range<u64> {
 pub(crate) struct RunWalk<'a> {
     view: &'a View,
     runs: Runs,
+    held: HeldRuns,
     /// The number of the run after this one.
     next_run: usize,
     /// What is left of this run.
     rest: Range<u64>,
+    /// Whether slots held every record of this run.
+    is_held: bool,
 }
 
 impl<'a> RunWalk<'a> {
     /// Walks over `runs` from the first record.
-    pub(crate) fn new(view: &'a View, runs: Runs) -> Self {
-        Self { view, runs, next_run: 0, rest: 0..0 }
+    pub(crate) fn new(view: &'a View, runs: Runs, held: HeldRuns) -> Self {
+        Self { view, runs, held, next_run: 0, rest: 0..0, is_held: false }
     }
 
     /// Walks over one run.
     pub(crate) fn of_one(view: &'a View, run: Range<u64>) -> Self {
-        Self { view, runs: Arc::new([]), next_run: 0, rest: run }
+        let (runs, held) = (Arc::new([]), Arc::new([]));
+        Self { view, runs, held, next_run: 0, rest: run, is_held: false }
     }
 
     /// Returns the next record of any kind but LINK, or `None` after the last.
@@ -56,6 +63,7 @@ impl<'a> RunWalk<'a> {
                 let Some(run) = self.runs.get(self.next_run) else { return Ok(None) };
                 self.rest = run.clone();
                 self.next_run += 1;
+                self.is_held = self.held.binary_search(&run.start).is_ok();
             }
             let record = self.view.record_before(self.rest.start, self.rest.end)?;
             if record.header.kind != RecordKind::Link {
@@ -69,6 +77,12 @@ impl<'a> RunWalk<'a> {
             self.rest = 0..0;
         }
         Ok(Some(record))
+    }
+
+    /// Returns whether slots held every record of the run that the last record was in.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// Returns the next record with a key and a value, or `None` after the last.

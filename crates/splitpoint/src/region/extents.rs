@@ -383,8 +383,10 @@ impl Extents {
         self.region.births.begin(range.clone(), sequence);
         let Some(segments) = &mut self.segments else { return };
         match kind {
-            SegmentKind::Log => segments.begin(range, SegmentUse::Log, sequence),
-            SegmentKind::Compacted => segments.begin(range, SegmentUse::Compacted, sequence),
+            SegmentKind::Log => segments.begin_own(range, SegmentUse::Log, sequence),
+            SegmentKind::Compacted => {
+                segments.begin_own(range, SegmentUse::Compacted, sequence);
+            }
             SegmentKind::Big => segments.begin_big(range),
             other => unreachable!("a segment of kind {other:?} has no records"),
         }

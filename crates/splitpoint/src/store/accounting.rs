@@ -209,6 +209,13 @@ impl Writer {
         segments.remove_live(addr.offset(), bytes);
     }
 
+    /// Counts a record of `bytes` that was appended and that no slot holds, after an error.
+    #[cold]
+    pub(super) fn note_stray(&mut self, bytes: u64) {
+        self.state.dead_bytes += bytes;
+        self.has_stray_records = true;
+    }
+
     /// Counts `record_bytes` in a segment that was emptied as dead no more.
     pub(super) fn take_off_dead(&mut self, record_bytes: u64) {
         let record_bytes = record_bytes.min(self.state.dead_bytes);

@@ -399,6 +399,8 @@ impl Store {
             self.move_live(writer, victim.salt, batch)?;
             Ok(is_end)
         });
+        // There may be copies that nobody knows.
+        writer.has_stray_records |= moved.is_err();
         let is_end = match moved {
             Ok(is_end) => is_end,
             Err(Error::Corrupt { .. }) => {

@@ -228,7 +228,8 @@ impl Store {
             self.region.view.pair(addr).is_ok_and(|pair| pair.key == put.payload.key),
             "a record is complete before a slot holds its address"
         );
-        let begins_second_line = self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
+        let published = self.publish(writer, put.hash, &at, Slot::new(tag, addr));
+        let begins_second_line = published.inspect_err(|_| writer.note_stray(record_bytes))?;
         writer.state.count_put(record_bytes, old_bytes);
         if let (Some(prev), Some(old_bytes)) = (prev, old_bytes) {
             writer.note_buried(self, prev, old_bytes);

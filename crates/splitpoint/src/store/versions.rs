@@ -24,13 +24,14 @@ use super::known_segments::PlacesThen;
 use super::{Store, Writer, in_fork};
 use crate::births::{AsOf, Head, Watch};
 use crate::error::{Error, Result};
-use crate::format::{Addr, LogStart};
+use crate::format::{Addr, LogStart, SegmentHeader};
 use crate::horizons::{Horizon, Terms};
 use crate::log::append::LogPosition;
 use crate::log::record::Pair;
-use crate::log::runs::Runs;
+use crate::log::runs::{HeldRuns, Runs};
 use crate::pins::{Bunch, Pin};
 use crate::reader::Reader;
+use crate::stats::Recovery;
 use crate::storage::fork::Origin;
 use crate::storage::reader_table::OpenMoment;
 use crate::testing::mutant::{self, Mutant};
@@ -60,7 +61,8 @@ pub(crate) enum Hold {
 /// Where the records were at the moment.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
-    Runs(Runs),
+    /// In segments, and in which of them slots held every record.
+    Runs(Runs, HeldRuns),
     /// Along the log: the headers of a store that was never compacted are damaged.
     Log(LogStart, LogPosition),
 }
@@ -461,7 +463,7 @@ impl<'db> Versions<'db> {
             return Ok(places.clone());
         }
         if let Some(beside) = &self.beside {
-            return Ok(Places::Runs(beside.places.to_runs()));
+            return Ok(Places::Runs(beside.places.to_runs(), HeldRuns::default()));
         }
         let mut writer = self.store.lock()?;
         let stamp = self.stamp();
@@ -478,9 +480,38 @@ impl<'db> Versions<'db> {
         self.keep_places(writer, runs)
     }
 
+    /// Returns of which `runs` slots hold every record, while the lock of the writer is held. Such a record was
+    /// there at the moment as well, and is the version of its key: a later one would have taken its slot.
+    fn held_runs(&self, writer: &Writer, runs: &Runs) -> HeldRuns {
+        let store = self.store;
+        let is_alone = self.beside.is_none() && !store.takes_turns();
+        if !is_alone || writer.has_stray_records || store.group.check().is_err() {
+            return HeldRuns::default();
+        }
+        // A checksum vouches for the counts of a file, unless its writer was killed. Compaction takes what it has
+        // emptied off them.
+        let is_counted = !matches!(store.recovery, Recovery::WarmRestart { .. })
+            && !store.region.storage().is_volatile()
+            && !writer.superblock.is_compacted;
+        let has_none_dead = is_counted && writer.state.dead_bytes == 0;
+        let segments = writer.extents.segments();
+        if mutant::is_made(Mutant::TakesAllForVersions) {
+            return runs.iter().map(|run| run.start).collect();
+        }
+        let is_held = |offset: u64| {
+            let segment_offset = offset - SegmentHeader::BYTES;
+            has_none_dead || segments.is_some_and(|segments| segments.is_all_live(segment_offset))
+        };
+        runs.iter().map(|run| run.start).filter(|&offset| is_held(offset)).collect()
+    }
+
     fn keep_places(&self, writer: &Writer, runs: Result<Option<Runs>>) -> Result<Places> {
         let places = match runs {
-            Ok(runs) => Places::Runs(runs.unwrap_or_default()),
+            Ok(runs) => {
+                let runs = runs.unwrap_or_default();
+                let held = self.held_runs(writer, &runs);
+                Places::Runs(runs, held)
+            }
             Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {
                 Places::Log(writer.superblock.log_start, self.log_end)
             }

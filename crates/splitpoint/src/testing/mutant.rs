@@ -33,6 +33,8 @@ pub(crate) enum Mutant {
     FreesByCount,
     /// Space is used again while a borrowed value may be there.
     ReusesPinned,
+    /// A scan takes every record for the version of its key.
+    TakesAllForVersions,
     /// Space is used again that a scan has yet to read.
     ReusesUnderScan,
     /// A record that is moved under a scan does not name the one that it was.
