@@ -36,11 +36,23 @@ impl From<Failure> for Stop {
 pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
     let place = target(root).join("drop-ins");
     let prefix = install(root)?;
-    let mut tests = command(root, "cargo", &["test", "--package", "splitpoint-c"]);
+    let mut tests = command(root, "cargo", &OWN_TESTS);
     let own = run_tests(tests.env("SPLITPOINT_PREFIX", &prefix))?;
     let suites = Suites { root, prefix, place };
     outcome(own, [("Perl", suites.perl()), ("CPython", suites.python())])
 }
+
+/// The Python package, with its features in the layer `python`, adds no test. With it the crates below have the
+/// features that they have there, and are compiled once for both.
+const OWN_TESTS: [&str; 7] = [
+    "test",
+    "--package",
+    "splitpoint-c",
+    "--package",
+    "splitpoint-python",
+    "--features",
+    "splitpoint-python/testing",
+];
 
 /// What the layer says: a suite that could not be run is named, and a layer in which none ran is skipped.
 fn outcome<const COUNT: usize>(
