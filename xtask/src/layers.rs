@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use crate::dependencies::{self, Installing, Missing, NIGHTLY};
+use crate::lanes::Layer;
 use crate::process::{command, run as run_program, run_tests, target};
-use crate::{Failure, console, drop_ins, instructions, licenses, python, race, tidy};
+use crate::{Failure, console, drop_ins, instructions, lanes, licenses, python, race, tidy};
 
 /// What became of a layer that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,29 +18,14 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-/// One layer: its name and what it does.
-struct Layer<'a> {
-    name: &'static str,
-    run: Box<dyn FnOnce() -> Result<Outcome, Failure> + 'a>,
-}
-
-/// One line of the summary.
-#[derive(Debug)]
-struct Line {
-    name: &'static str,
-    time: Duration,
-    outcome: Result<Outcome, Failure>,
-}
-
-/// Runs the layers in order, to the first that fails; with a word only those that have it in their
-/// names.
+/// Runs the layers to the first that fails; with a word only those that have it in their names.
 pub(crate) fn run(root: &Path, word: Option<&str>, installing: Installing) -> Result<(), Failure> {
     console::say("== what the tests need");
     let missing = dependencies::install(root, installing)?;
     if dependencies::is_slow() {
         console::say("SPLITPOINT_SLOW=1: more rounds, larger sizes");
     }
-    climb(chosen(layers(root, missing), word)?)
+    lanes::climb(chosen(layers(root, missing), word)?, &target(root).join("beside"))
 }
 
 /// Returns the layers with `word` in their names; that there is none is a failure.
@@ -57,7 +42,9 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
     let program =
         move |line: &'static str| move || run_program(&mut cargo(line)).map(|()| Outcome::Done);
     let tests = move |line: &'static str| move || run_tests(&mut cargo(line)).map(Outcome::Passed);
-    let layer = |name, run| Layer { name, run };
+    let layer = Layer::new;
+    // They share no directory with the others, of what is built and locked, or for a moment only.
+    let beside = Layer::beside;
     vec![
         layer("format", Box::new(program("fmt --all --check"))),
         layer("clippy", Box::new(program(CLIPPY))),
@@ -83,9 +70,9 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
                 None => python::test(root),
             }),
         ),
-        layer("drop-ins", Box::new(move || drop_ins::test(root))),
-        layer("race", Box::new(move || race::test(root).map(Outcome::Passed))),
-        layer(
+        beside("drop-ins", Box::new(move || drop_ins::test(root))),
+        beside("race", Box::new(move || race::test(root).map(Outcome::Passed))),
+        beside(
             "instructions",
             Box::new(move || {
                 if dependencies::has_program("valgrind") {
@@ -95,15 +82,15 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
                 }
             }),
         ),
-        layer("loom", Box::new(move || must_pass(&mut loom(root)))),
-        layer(
+        beside("loom", Box::new(move || must_pass(&mut loom(root)))),
+        beside(
             "miri",
             Box::new(move || match missing.miri {
                 Some(reason) => Ok(Outcome::Skipped(reason)),
                 None => must_pass(&mut miri(root)),
             }),
         ),
-        layer(
+        beside(
             "fuzz",
             Box::new(move || match missing.fuzz {
                 Some(reason) => Ok(Outcome::Skipped(reason)),
@@ -208,55 +195,8 @@ fn must_pass(command: &mut Command) -> Result<Outcome, Failure> {
     }
 }
 
-/// Runs layers to the first that fails, then prints one line for each.
-fn climb(layers: Vec<Layer<'_>>) -> Result<(), Failure> {
-    let start = Instant::now();
-    let mut lines: Vec<Line> = Vec::new();
-    let mut not_run = Vec::new();
-    for Layer { name, run } in layers {
-        if lines.last().is_some_and(|line| line.outcome.is_err()) {
-            not_run.push(name);
-            continue;
-        }
-        console::say(&format!("\n== {name}"));
-        let layer_start = Instant::now();
-        let outcome = run();
-        let time = layer_start.elapsed();
-        console::say(&format!("== {name}: {}", seconds(time)));
-        lines.push(Line { name, time, outcome });
-    }
-    console::say("\n== summary");
-    for line in &lines {
-        console::say(&summary(line));
-    }
-    for name in not_run {
-        console::say(&format!("{name:<24} not run"));
-    }
-    console::say(&format!("{:<24} {}", "all", seconds(start.elapsed())));
-    match lines.pop() {
-        Some(Line { name, outcome: Err(failure), .. }) => Err(format!("{name}: {failure}")),
-        _ => Ok(()),
-    }
-}
-
-fn summary(line: &Line) -> String {
-    let outcome = match &line.outcome {
-        Ok(Outcome::Done) => "ok".to_owned(),
-        Ok(Outcome::Passed(count)) => format!("ok, {count} tests"),
-        Ok(Outcome::Skipped(reason)) => format!("skipped: {reason}"),
-        Err(_) => "FAILED".to_owned(),
-    };
-    format!("{:<24} {:>8}  {outcome}", line.name, seconds(line.time))
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use super::*;
 
     #[test]
@@ -276,33 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn layers_stop_at_the_first_that_fails() {
-        let ran = RefCell::new(Vec::new());
-        let layer = |name: &'static str, outcome: Result<Outcome, Failure>| {
-            let ran = &ran;
-            let run = Box::new(move || {
-                ran.borrow_mut().push(name);
-                outcome
-            });
-            Layer { name, run }
-        };
-        let failure = climb(vec![
-            layer("one", Ok(Outcome::Passed(3))),
-            layer("two", Ok(Outcome::Skipped("no".to_owned()))),
-            layer("three", Err("broken".to_owned())),
-            layer("four", Ok(Outcome::Done)),
-        ]);
-        assert_eq!(failure, Err("three: broken".to_owned()));
-        assert_eq!(*ran.borrow(), ["one", "two", "three"]);
-        assert_eq!(climb(vec![layer("one", Ok(Outcome::Done))]), Ok(()));
-    }
-
-    #[test]
     fn a_word_chooses_the_layers_that_have_it_in_their_names() {
         let layers = || {
             let done = || Ok(Outcome::Done);
             ["tests of one", "tests of two", "fuzz"]
-                .map(|name| Layer { name, run: Box::new(done) })
+                .map(|name| Layer::new(name, Box::new(done)))
                 .into_iter()
                 .collect::<Vec<_>>()
         };
@@ -323,18 +241,5 @@ mod tests {
         assert!(must_pass(&mut command(root, "sh", &["-c", none])).is_err());
         let one = "echo 'test result: ok. 1 passed; 0 failed'";
         assert_eq!(must_pass(&mut command(root, "sh", &["-c", one])), Ok(Outcome::Passed(1)));
-    }
-
-    #[test]
-    fn every_outcome_has_its_line() {
-        let time = Duration::from_millis(1500);
-        for (outcome, expected) in [
-            (Ok(Outcome::Done), "loom                        1.5 s  ok"),
-            (Ok(Outcome::Passed(7)), "loom                        1.5 s  ok, 7 tests"),
-            (Ok(Outcome::Skipped("no".into())), "loom                        1.5 s  skipped: no"),
-            (Err("why".into()), "loom                        1.5 s  FAILED"),
-        ] {
-            assert_eq!(summary(&Line { name: "loom", time, outcome }), expected);
-        }
     }
 }

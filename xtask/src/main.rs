@@ -14,6 +14,7 @@ mod docs;
 mod drop_ins;
 mod hash_ids;
 mod instructions;
+mod lanes;
 mod layers;
 mod licenses;
 mod process;

@@ -40,9 +40,10 @@ fn quoted(word: &OsStr) -> String {
     if word.contains(' ') { format!("'{word}'") } else { word.into_owned() }
 }
 
-/// Runs the command with its output on the terminal.
+/// Runs the command with its output where this thread writes.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     console::say(&format!("$ {}", as_typed(command)));
+    console::share_with(command);
     let status = command.status().map_err(|cause| cannot_start(command, &cause))?;
     if status.success() { Ok(()) } else { Err(format!("`{}`: {status}", as_typed(command))) }
 }
@@ -58,9 +59,10 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
         .map_err(|_| format!("`{}` wrote bytes that are not UTF-8", as_typed(command)))
 }
 
-/// Runs tests with their output on the terminal, and returns how many passed.
+/// Runs tests with their output where this thread writes, and returns how many passed.
 pub(crate) fn run_tests(command: &mut Command) -> Result<u64, Failure> {
     console::say(&format!("$ {}", as_typed(command)));
+    console::share_with(command);
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|cause| cannot_start(command, &cause))?;
     let stdout = child.stdout.take().expect("stdout is a pipe");
