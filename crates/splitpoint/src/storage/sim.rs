@@ -535,9 +535,12 @@ impl Image {
     /// Copies the stores through windows to the view.
     fn carry(&self) {
         let view = self.view.span();
+        // One for all pieces: a crash test comes here at each event.
+        let mut content = Vec::new();
         for piece in &mut *lock(&self.pieces) {
             let window = self.windows[piece.kind.number()].span();
-            let content = copy_from(window, piece.at, piece.common.len() as u64);
+            content.resize(piece.common.len(), 0);
+            copy_into(&mut content, window, piece.at);
             if content == piece.common {
                 continue;
             }
@@ -547,7 +550,7 @@ impl Image {
                     copy_to(view, piece.offset + 8 * word as u64, new);
                 }
             }
-            piece.common = content;
+            piece.common.copy_from_slice(&content);
         }
     }
 
@@ -571,13 +574,18 @@ impl Image {
 
 /// Copies bytes out of a span that other threads may be changing.
 fn copy_from(span: Span, at: u64, bytes: u64) -> Vec<u8> {
-    assert!(at + bytes <= span.bytes);
     let mut copy = vec![0; bytes as usize];
+    copy_into(&mut copy, span, at);
+    copy
+}
+
+/// Fills `copy` with the bytes of a span from `at` on.
+fn copy_into(copy: &mut [u8], span: Span, at: u64) {
+    assert!(at + copy.len() as u64 <= span.bytes);
     // SAFETY: the range is committed, and a raw copy makes no reference to it.
     let start = unsafe { span.base.add(at as usize) };
     // SAFETY: as above.
     unsafe { start.copy_to_nonoverlapping(copy.as_mut_ptr(), copy.len()) };
-    copy
 }
 
 /// Copies bytes into a span.

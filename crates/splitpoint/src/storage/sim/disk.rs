@@ -219,22 +219,20 @@ fn sector_at(bytes: &[u8], sector: usize) -> Sector {
     copy
 }
 
-fn words(sector: &Sector) -> impl Iterator<Item = &[u8]> {
-    sector.chunks_exact(WORD_BYTES)
+fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.chunks_exact(WORD_BYTES)
 }
 
 /// Adds the independent parts of a sector: each word that was stored, and all other words together.
 fn add_parts(parts: &mut Vec<Part>, sector: usize, history: &History) {
     let start = sector * SECTOR_BYTES;
-    let versions = || history.versions.iter().map(|version| version.to_vec());
-    parts.push(Part::new(start, !history.stored, versions()));
+    let versions = || history.versions.iter();
+    parts.extend(Part::new(start, !history.stored, versions().map(|version| &version[..])));
     for word in (0..SECTOR_BYTES / WORD_BYTES).filter(|word| history.stored >> word & 1 == 1) {
         let at = word * WORD_BYTES;
-        let values = history.versions.iter().map(|version| version[at..at + WORD_BYTES].to_vec());
-        parts.push(Part::new(start + at, 1, values));
+        let values = versions().map(|version| &version[at..at + WORD_BYTES]);
+        parts.extend(Part::new(start + at, 1, values));
     }
-    // A part with a single possible value is in the cache already.
-    parts.retain(|part| part.values.len() > 1);
 }
 
 /// Bytes that may be on the disk in several versions, independent of all others.
@@ -250,21 +248,35 @@ struct Part {
 }
 
 impl Part {
-    fn new(offset: usize, mask: u64, versions: impl Iterator<Item = Vec<u8>>) -> Self {
+    /// Returns `None` if there is a single value: the cache has that already. A sector has hundreds of versions
+    /// between two syncs, each of which changed few words, and a crash test asks at each event.
+    fn new<'a>(offset: usize, mask: u64, versions: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut part = Self { offset, mask, values: Vec::new(), of_version: Vec::new() };
-        for mut version in versions {
-            for (word, bytes) in version.chunks_mut(WORD_BYTES).enumerate() {
+        let mut known: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for version in versions {
+            let is_as_before = |value: &Vec<u8>| {
+                let mut pairs = words(value).zip(words(version)).enumerate();
+                pairs.all(|(word, (value, now))| mask >> word & 1 == 0 || value == now)
+            };
+            let before = part.of_version.last().copied();
+            if let Some(before) = before.filter(|&before| is_as_before(&part.values[before])) {
+                part.of_version.push(before);
+                continue;
+            }
+            let mut value = version.to_vec();
+            for (word, bytes) in value.chunks_mut(WORD_BYTES).enumerate() {
                 if mask >> word & 1 == 0 {
                     bytes.fill(0);
                 }
             }
-            let known = part.values.iter().position(|value| *value == version);
-            part.of_version.push(known.unwrap_or(part.values.len()));
-            if known.is_none() {
-                part.values.push(version);
-            }
+            let new = part.values.len();
+            let index = *known.entry(value).or_insert_with_key(|value| {
+                part.values.push(value.clone());
+                new
+            });
+            part.of_version.push(index);
         }
-        part
+        (part.values.len() > 1).then_some(part)
     }
 
     fn newest(&self) -> usize {
