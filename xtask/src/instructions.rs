@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::process::{command, output, run as run_program};
-use crate::{Failure, console, race};
+use crate::process::{command, output, run as run_program, target};
+use crate::{Failure, console};
 
 /// The committed counts: a function of the program and its instructions in each line.
 const COUNTS: &str = "peers/instructions/counts.txt";
@@ -21,8 +21,9 @@ pub(crate) fn test(root: &Path) -> Result<u64, Failure> {
     let text = fs::read_to_string(root.join(COUNTS))
         .map_err(|cause| format!("cannot read `{COUNTS}`: {cause}"))?;
     let committed = parse_committed(&text)?;
-    run_program(&mut race::cargo(root, "build --quiet --release --locked --package instructions"))?;
-    let target = race::target(root);
+    let build = ["build", "--quiet", "--release", "--locked", "--package", "instructions"];
+    run_program(&mut command(root, "cargo", &build))?;
+    let target = target(root);
     let file = target.join("callgrind.out");
     let mut callgrind = command(root, "valgrind", &["--quiet", "--tool=callgrind"]);
     callgrind.arg(format!("--callgrind-out-file={}", file.display()));

@@ -3,10 +3,10 @@
 //! What does it is a program in `peers/`, a workspace of its own: what reads and writes the results
 //! is thus no dependency of every `cargo xtask test`, and the other engines are none of the store.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::process::{self, command, run as run_program, run_tests};
+use crate::process::{command, run as run_program, run_tests, target};
 use crate::{Failure, drop_ins};
 
 /// Runs the race's program, built with optimization if it is not yet. With `--drop-ins` it gets to know where
@@ -36,14 +36,9 @@ pub(crate) fn test(root: &Path) -> Result<u64, Failure> {
 }
 
 /// Cargo, with the workspace `peers/` and a directory of its own for what it builds.
-pub(crate) fn cargo(root: &Path, line: &str) -> Command {
+fn cargo(root: &Path, line: &str) -> Command {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     let mut command = command(root, "cargo", &[verb, "--manifest-path", "peers/Cargo.toml"]);
-    command.args(rest.split_whitespace()).env("CARGO_TARGET_DIR", target(root));
+    command.args(rest.split_whitespace()).env("CARGO_TARGET_DIR", target(root).join("peers"));
     command
-}
-
-/// The directory of what is built in `peers/`.
-pub(crate) fn target(root: &Path) -> PathBuf {
-    process::target(root).join("peers")
 }

@@ -5,7 +5,7 @@
 //! `peers/instructions/counts.txt`. Cache lines are counted by hand:
 //!
 //! ```text
-//! cargo build --release --manifest-path peers/Cargo.toml --package instructions
+//! cargo build --release --package instructions
 //! valgrind --tool=callgrind --cache-sim=yes --toggle-collect='instructions::hits' PROGRAM
 //! ```
 //!
