@@ -15,12 +15,14 @@ use splitpoint::{Create, Db, Durability, ErrorKind, Options};
 use crate::mounts;
 use crate::series::{Kind, Series};
 use crate::small_disk::{FileSystem, SmallDisk};
-use crate::support::{HANG, Rng, end_with_parent, rounds, seed, tiny};
+use crate::support::{HANG, Rng, end_with_parent, rounds, seed, tiny_with_whole_log};
 use crate::writer::make;
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_STOPPED_DISK";
 /// Changes before the file system shuts down. All but the last are durable.
 const BEFORE: u64 = 2000;
+/// How many of them the handle makes that is open then.
+const BEFORE_BY_HANDLE: u64 = 200;
 /// Calls of each kind once one has failed.
 const CALLS_AFTER: u64 = 100;
 const SIGBUS: i32 = 7;
@@ -82,8 +84,9 @@ impl Job {
         }
     }
 
+    /// Without compaction, which asks for checkpoints: see [`run`](Self::run).
     fn options() -> Options {
-        tiny()
+        tiny_with_whole_log()
     }
 
     fn store(&self) -> PathBuf {
@@ -96,9 +99,17 @@ impl Job {
 
     fn run(&self) {
         let db = Self::options().open(self.store()).unwrap();
-        for number in 1..BEFORE {
+        let by_handle = BEFORE - BEFORE_BY_HANDLE..BEFORE;
+        for number in 1..by_handle.start {
+            make(&db, &self.series, number, Durability::Async).unwrap();
+        }
+        // Its threads end with it. On a busy machine one may be at a sync or a checkpoint when the file system
+        // stops, and store to a page before any call has failed.
+        db.close().unwrap();
+        let db = Self::options().open(self.store()).unwrap();
+        for number in by_handle {
             let is_last = number == BEFORE - 1;
-            let level = if is_last { Durability::Sync } else { Durability::Async };
+            let level = if is_last { Durability::Sync } else { Durability::Buffered };
             make(&db, &self.series, number, level).unwrap();
         }
         if self.is_written_back {
