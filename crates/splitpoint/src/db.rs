@@ -1010,7 +1010,7 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Reads the log once, sequentially, dead records included, and one bucket per record.
+    /// Reads the log once, sequentially, dead records included, and one bucket per record of the segments with dead ones.
     ///
     /// # Examples
     ///
