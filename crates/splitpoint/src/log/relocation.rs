@@ -151,6 +151,12 @@ impl<'a> Relocation<'a> {
             Some(expected) if expected != found && !mutant::is_made(Mutant::TakesOtherCopies) => {
                 Err(Error::Corrupt { what: "checksum of moved records", offset, expected, found })
             }
+            None if mutant::is_made(Mutant::RefusesUnchecked) => Err(Error::Corrupt {
+                what: "checksum of moved records",
+                offset,
+                expected: 0,
+                found,
+            }),
             _ => Ok(()),
         }
     }

@@ -525,6 +525,11 @@ impl Outcomes {
         self.images.each_alone(range, visit)
     }
 
+    /// Returns whether this image is one of them.
+    pub(crate) fn has(&self, image: &[u8]) -> bool {
+        self.images.has(image)
+    }
+
     /// Returns the machine with this image.
     pub(crate) fn of_image(&self, image: Vec<u8>) -> SimDisk {
         self.machine.after_power_loss(image)

@@ -575,8 +575,9 @@ impl Store {
             let value = &mut compacting.named;
             Relocation::encode(segment_offset, salt, first.offset(), moved, value);
             let mut named = Payload::new(RecordKind::Relocate, &[], value);
+            let copies_crc = Relocation::copies_crc(copies.iter().map(|copied| copied.crc));
             named.header.salt =
-                Some(Relocation::copies_crc(copies.iter().map(|copied| copied.crc)));
+                Some(copies_crc).filter(|_| !mutant::is_made(Mutant::NamesUnchecked));
             let bytes = named.header.record_bytes();
             let at = writer.log.append(&named, None, WritePath::Mapping, &self.region)?;
             writer.state.dead_bytes += bytes;

@@ -12,6 +12,7 @@
 //! | [`stale`] | some, with pages of an earlier one | mounted again, or on the same mount |
 //! | [`shrink`] | around index pieces that go | some by seed |
 //! | [`compact`] | all, while records move and space is used again | some by seed |
+//! | [`copies`] | between the copies of moved records and what names them | made for the purpose |
 //! | [`turns`] | the same, where each change begins with what the one before has left in the file | |
 //! | [`snapshot`] | all, beside snapshots and in transactions | some by seed |
 //! | [`full`] | some, on a full disk on which keys are deleted | some by seed |
@@ -22,6 +23,7 @@
 //! and happens again with `SPLITPOINT_SEED` set to that seed.
 
 mod compact;
+mod copies;
 mod fault;
 mod full;
 mod large;

@@ -72,6 +72,10 @@ pub(crate) enum Mutant {
     IgnoresSaltOfBigs,
     /// Records that were moved later to the place of others are taken for those that the log names.
     TakesOtherCopies,
+    /// What names copies has no checksum over theirs: no mistake, but what earlier builds have written.
+    NamesUnchecked,
+    /// What names copies without a checksum over theirs ends the log.
+    RefusesUnchecked,
     /// A large batch is made while changes before it are not durable.
     LeavesEarlierUnsafe,
     /// Changes pay for segments that are emptied and wait.

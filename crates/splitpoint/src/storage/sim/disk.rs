@@ -294,6 +294,17 @@ impl Part {
     }
 }
 
+#[cfg(test)]
+impl Part {
+    /// Returns whether an image has this value.
+    fn is_in(&self, value: usize, image: &[u8]) -> bool {
+        let value = &self.values[value];
+        let place = image[self.offset..][..value.len()].chunks(WORD_BYTES);
+        let mut words = place.zip(value.chunks(WORD_BYTES)).enumerate();
+        words.all(|(word, (place, bytes))| self.mask >> word & 1 == 0 || place == bytes)
+    }
+}
+
 /// All images of a disk that a power loss may leave at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Images {
@@ -426,6 +437,21 @@ impl Images {
     }
 
     #[cfg(test)]
+    /// Returns whether a power loss may leave this image.
+    pub(super) fn has(&self, image: &[u8]) -> bool {
+        let mut whole = image.to_vec();
+        whole.resize(self.cached.len(), 0);
+        // With what the image has of each part, all else is as it is on every disk.
+        let mut certain = self.cached.clone();
+        let is_certain = self.parts.iter().all(|part| {
+            let value = (0..part.values.len()).find(|&value| part.is_in(value, &whole));
+            value.inspect(|&value| part.put(value, &mut certain)).is_some()
+        });
+        certain.resize(image.len(), 0);
+        is_certain && self.sizes.contains(&image.len()) && certain == image
+    }
+
+    #[cfg(test)]
     /// Calls `visit` with the images in which all parts are old or all are new, except one in
     /// `range`, which has any of its values; returns the number of images.
     pub(super) fn each_alone(&self, range: &Range<usize>, visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
@@ -498,6 +524,21 @@ mod tests {
         let mut second_without_first = old;
         second_without_first[8..16].fill(2);
         assert!(images.contains(&second_without_first));
+    }
+
+    #[test]
+    fn an_image_is_one_of_those_that_a_power_loss_may_leave_or_not() {
+        let mut disk = Disk::new(vec![0; PAGE_BYTES]);
+        disk.see(0, &[1; 700], How::Written);
+        disk.see(8, &[2; 8], How::Stored);
+        disk.resize(2 * PAGE_BYTES);
+        let images = disk.images();
+        assert!(every(&disk).iter().all(|image| images.has(image)));
+        let cached = disk.file().to_vec();
+        for at in [0, 8, 600, 1000] {
+            assert!(!images.has(&with(&cached, &[(at, 3)])), "byte {at}");
+        }
+        assert!(!images.has(&cached[..PAGE_BYTES + 8]), "no such size");
     }
 
     #[test]

@@ -9,13 +9,10 @@ use std::time::Duration;
 
 use super::{Content, mix};
 use crate::format::{
-    GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET, SegmentHeader,
-    u64_at,
+    GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at,
 };
 use crate::index::line::LINE_BYTES;
 use crate::live::LineWindow;
-use crate::log::append::LogPosition;
-use crate::log::record::RecordKind;
 use crate::piece::piece_of;
 use crate::testing::mutant::{Mutant, with};
 use crate::{Change, Db, Durability, Options, Recovery, Sharing, SimDisk};
@@ -387,115 +384,6 @@ fn a_big_record_that_was_never_named_is_not_taken_for_the_next_one_there() {
     let stale = with_pages_of(&named, &unnamed, &big);
     let (_, found) = with(Mutant::IgnoresSaltOfBigs, || open(&stale));
     assert_eq!(found[&b"key"[..]], [1; 5000], "the salt alone tells them apart");
-}
-
-/// A disk after a power loss that kept a RELOCATE and not its copies, and the place of those.
-struct WithoutCopies {
-    disk: SimDisk,
-    place: Range<u64>,
-    keys: Vec<Vec<u8>>,
-}
-
-/// Few checkpoints, since one makes everything durable before it.
-fn compacting() -> Options {
-    super::compact::options().checkpoint_bytes_min(1 << 20)
-}
-
-fn heads(db: &Db) -> [LogPosition; 2] {
-    db.store().lock().expect("nobody panics").heads()
-}
-
-fn overwrite(db: &Db, i: u64) {
-    // Keys from 40 on stay as they are, so that they are moved.
-    let key = (mix(3, i) % 40).to_le_bytes();
-    db.put(key, vec![i as u8; 100]).expect("there is room");
-}
-
-/// Returns the keys of the records that were moved to a range of a segment, and where the last one ends.
-fn moved_to(db: &Db, place: Range<u64>) -> (Vec<Vec<u8>>, u64) {
-    let (mut at, mut keys) = (place.start, Vec::new());
-    while let Ok(record) = db.store().region.view.record_before(at, place.end)
-        && record.header.kind == RecordKind::Put
-    {
-        keys.push(record.key().to_vec());
-        at += record.bytes.len() as u64;
-    }
-    (keys, at)
-}
-
-/// Loses the copies of a step that go to a segment which has earlier ones.
-fn lose_copies() -> WithoutCopies {
-    let disk = SimDisk::new();
-    let db = disk.open(&compacting()).expect("a new store");
-    (0..80_u64).for_each(|i| db.put(i.to_le_bytes(), vec![7; 100]).expect("there is room"));
-    (0..80).for_each(|i| overwrite(&db, i));
-    db.maintain(u64::MAX).expect("there is room");
-    (80..1000)
-        .find_map(|i| {
-            db.sync().expect("nothing fails");
-            let (synced, [_, before]) = (disk.file(), heads(&db));
-            overwrite(&db, i);
-            let [_, after] = heads(&db);
-            let is_moved = after.segment_offset == before.segment_offset
-                && (before.segment_offset + SegmentHeader::BYTES < before.offset)
-                && before.offset < after.offset;
-            if !is_moved {
-                return None;
-            }
-            let place = before.offset..after.offset;
-            let mut file = disk.file();
-            let range = place.start as usize..place.end as usize;
-            file[range.clone()].copy_from_slice(&synced[range]);
-            let (keys, end) = moved_to(&db, place.clone());
-            assert_eq!(end, place.end);
-            Some(WithoutCopies { disk: SimDisk::with_file(&file).lose_power(0), place, keys })
-        })
-        .expect("the keys that stay are moved")
-}
-
-/// Recovery ends the log at a name whose copies are not there. The next process moves other records to their
-/// place. A second power loss keeps these, and the log as it was before the first recovery.
-#[test]
-fn records_that_are_moved_later_are_not_taken_for_those_that_a_lost_name_was_for() {
-    let WithoutCopies { disk: before, place, keys } = lose_copies();
-    let disk = before.kill();
-    let db = disk.open(&compacting()).unwrap();
-    assert!(matches!(db.recovery(), Recovery::Replayed { dropped_bytes: 1.., .. }));
-    let content = super::read(&db).unwrap();
-    assert_eq!(heads(&db)[1].offset, place.start, "records are moved there again");
-    // Those that were moved are dead now, so that others are.
-    for key in &keys {
-        db.put(key, b"other").unwrap();
-    }
-    let segment = heads(&db)[1].segment_offset;
-    let segment_end = segment + db.store().region.view.segment(segment).unwrap().segment_bytes;
-    let others = || match heads(&db)[1] {
-        head if head.segment_offset == segment => moved_to(&db, place.start..head.offset),
-        _ => moved_to(&db, place.start..segment_end),
-    };
-    for _ in 0..100 {
-        if others().0.len() >= keys.len() {
-            break;
-        }
-        db.maintain(300).unwrap();
-    }
-    let (others, end) = others();
-    assert!(others.len() >= keys.len() && others[0] != keys[0], "{others:?} {keys:?}");
-    let headers = LIVE_OFFSET;
-    assert!(disk.syncs().iter().all(|(_, range)| range.end <= headers), "{:?}", disk.syncs());
-
-    let mut file = before.file();
-    let range = place.start as usize..end as usize;
-    file[range.clone()].copy_from_slice(&disk.file()[range]);
-    file[..headers as usize].copy_from_slice(&disk.file()[..headers as usize]);
-    let lost = SimDisk::with_file(&file).lose_power(0);
-    let read = |disk: SimDisk| {
-        let db = disk.open(&compacting()).map_err(|error| error.to_string())?;
-        super::read(&db)
-    };
-    assert!(read(lost.kill()) == Ok(content));
-    let taken = with(Mutant::TakesOtherCopies, || read(lost.kill()));
-    println!("{}", taken.expect_err("the index has a key twice"));
 }
 
 /// Each byte of the log, in a store whose changes were all acknowledged as durable.
