@@ -725,7 +725,9 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
 
     use super::*;
-    use crate::format::{PID_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET};
+    use crate::format::{
+        LOG_SEGMENT_BYTES_MAX, PID_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET,
+    };
     use crate::log::record::LINK_BYTES;
     use crate::log::segment::Segment;
     use crate::options::Sharing;
@@ -849,12 +851,16 @@ mod tests {
         }
     }
 
+    /// Returns options for a store by turns that soon moves records.
+    fn moving() -> Options {
+        let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+        options.segment_bytes_min(4096).live_share(0.9).checkpoint_bytes_min(MIB)
+    }
+
     /// Returns the ranges that a sync covers after a turn that has moved a record to a new segment, and where the
     /// LINK is that leads there.
     fn ranges_and_link_to_copy() -> (Vec<UnsyncedRange>, u64) {
-        let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
-        let options = options.segment_bytes_min(4096).live_share(0.9).checkpoint_bytes_min(MIB);
-        let db = SimDisk::new().open(&options).expect("a new store");
+        let db = SimDisk::new().open(&moving()).expect("a new store");
         let (store, view) = (db.store(), &db.store().region.view);
         let segment_at = |offset| Segment::new(offset, &view.segment(offset).expect("it is one"));
         let put = |key: u32, fill| {
@@ -886,13 +892,78 @@ mod tests {
     /// from all else that a sync covers.
     #[test]
     fn a_sync_by_turns_covers_the_link_to_the_next_segment_of_moved_records() {
-        let is_covered = |(ranges, link): (Vec<UnsyncedRange>, u64)| {
-            let has_link = |range: &UnsyncedRange| {
-                range.offset <= link && link + LINK_BYTES <= range.offset + range.bytes
-            };
-            ranges.iter().any(has_link)
-        };
+        let is_covered = |(ranges, link): (Vec<UnsyncedRange>, u64)| has(&ranges, link);
         assert!(is_covered(ranges_and_link_to_copy()));
         assert!(!is_covered(mutant::with(Mutant::SyncsWithoutLinks, ranges_and_link_to_copy)));
+    }
+
+    /// Returns whether one of these ranges has a LINK.
+    fn has(ranges: &[UnsyncedRange], link: u64) -> bool {
+        ranges
+            .iter()
+            .any(|range| range.offset <= link && link + LINK_BYTES <= range.offset + range.bytes)
+    }
+
+    /// Has a handle by turns sync a change behind the name of a first copy, far from the LINK that leads to it, and
+    /// cuts the power. `sync` is that sync; returns whether all keys are there, and the key of that change.
+    fn is_there_far_from_link(sync: impl Fn(&Store) -> Result<u64>) -> (bool, bool) {
+        let disk = SimDisk::new();
+        let db = disk.open(&moving()).expect("a new store");
+        let (store, view) = (db.store(), &db.store().region.view);
+        let segment_at = |offset| Segment::new(offset, &view.segment(offset).expect("it is one"));
+        let put = |key: u32, fill| {
+            db.put(key.to_le_bytes(), [fill; 100]).expect("there is room");
+        };
+        let heads = || store.lock().expect("nobody panics").heads().map(|head| head.segment_offset);
+        let is_link_left_out = |link| {
+            let looked = || store.unsynced_by_turns().expect("the log is sound");
+            let (ranges, _) = mutant::with(Mutant::SyncsWithoutLinks, looked);
+            !has(&ranges, link)
+        };
+        (0..600).chain((0..600).step_by(2)).for_each(|key| put(key, 1));
+        db.maintain(u64::MAX).expect("there is room");
+        // From now on segments begin behind it, when what is free before it is used up.
+        let big_bytes = 2 * LOG_SEGMENT_BYTES_MAX;
+        db.put("big", vec![1; big_bytes as usize]).expect("there is room");
+        let until_far = (600..20_000).take_while(|_| heads()[0] < big_bytes);
+        until_far.for_each(|key| put(key, 2));
+        // A few at a time, so that they pay for no compaction.
+        for key in 0..600 {
+            put(key, 3);
+            store.sync_by_turns().expect("nothing fails");
+            let [_, before] = heads();
+            let mut writer = store.lock_for_change().expect("nobody has a turn");
+            // A record, each time.
+            while store.compact(&mut writer, 1).expect("there is room") > 0
+                && writer.heads()[1].segment_offset == before
+            {
+                store.sync_by_turns().expect("nothing fails");
+            }
+            drop(writer);
+            let [_, after] = heads();
+            if before == 0 || before == after {
+                continue;
+            }
+            let link = segment_at(before).link_before(&segment_at(after)).expect("it follows");
+            if !is_link_left_out(link) {
+                continue;
+            }
+            put(u32::MAX, 4);
+            assert!(is_link_left_out(link), "nothing near was changed");
+            sync(store).expect("nothing fails");
+            let lost = disk.lose_power(0).open(&moving()).expect("it opens");
+            assert!(lost.check().expect("it can be checked").is_clean());
+            let is_there = lost.contains(u32::MAX.to_le_bytes()).expect("it can be read");
+            return (lost.len() == db.len(), is_there);
+        }
+        panic!("moved records stay near");
+    }
+
+    #[test]
+    fn a_change_synced_by_turns_behind_a_first_copy_survives_a_power_loss_far_from_its_link() {
+        assert_eq!(is_there_far_from_link(Store::sync_by_turns), (true, true));
+        let without_links =
+            |store: &Store| mutant::with(Mutant::SyncsWithoutLinks, || store.sync_by_turns());
+        assert_eq!(is_there_far_from_link(without_links), (false, false));
     }
 }
