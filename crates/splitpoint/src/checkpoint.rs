@@ -51,6 +51,8 @@ const LEFT_OVER_BYTES: usize = ENTRY_HEAD_BYTES + GROUP_BUCKETS as usize + 8 * G
 const ENTRY_HEAD_BYTES: usize = 5;
 /// Most slots of a bucket in one entry, which counts them in a byte.
 const ENTRY_SLOTS_MAX: usize = u8::MAX as usize;
+/// What an image has of a unit of the segment table, in bytes.
+const UNIT_BYTES: u64 = 16;
 /// Where the state begins.
 const STATE_OFFSET: u64 = SegmentHeader::BYTES;
 
@@ -125,25 +127,8 @@ impl CheckpointState {
     ///
     /// Each of `thread_count` threads may leave a block that is not full.
     pub(crate) fn segment_bytes_max(&self, thread_count: u64) -> u64 {
-        // A killed process may have left any count. With a wrong one the image cannot be completed.
-        let record_count = self.commit.record_count.min(FILE_BYTES_MAX / 8);
-        let bucket_count = self.geometry.bucket_count();
-        // A bucket alone has an entry, and another one if its chain is long; those that are walked
-        // share one.
-        let entry_count = record_count.min(bucket_count) + record_count / ENTRY_SLOTS_MAX as u64;
-        let groups =
-            bucket_count.div_ceil(GROUP_BUCKETS) * (ENTRY_HEAD_BYTES as u64 + GROUP_BUCKETS);
-        let bytes = record_count * self.packing.slot_bytes() as u64
-            + entry_count * (ENTRY_HEAD_BYTES as u64 + 1)
-            + groups;
-        // A block ends where the next entry does not fit, and the last one of a thread anywhere.
-        let block_bytes = (BLOCK_BYTES - BLOCK_HEAD_BYTES - LEFT_OVER_BYTES) as u64;
-        let last_bytes =
-            bytes.next_multiple_of(GRANULE_BYTES).min(thread_count * BLOCK_BYTES as u64);
-        self.head_bytes()
-            + bytes / block_bytes * BLOCK_BYTES as u64
-            + last_bytes
-            + thread_count * GRANULE_BYTES
+        let (record_count, geometry) = (self.commit.record_count, self.geometry);
+        self.head_bytes() + blocks_bytes(record_count, geometry, self.packing, thread_count)
     }
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
@@ -300,6 +285,51 @@ impl Packing {
         let tag = packed >> self.address_bits << self.known_bits | known;
         Slot((tag & low_mask(Tag::BITS)) << Addr::BITS | packed & low_mask(self.address_bits))
     }
+}
+
+/// Returns the size in bytes of a segment that has room for the image which one thread makes of a table of that
+/// shape with so many records, in a file that ends at `end` granules, in units of `unit_bytes`; also when keys are
+/// deleted then, until the table has a level less: of each slot that packs a bit more, which may be a byte.
+pub(crate) fn segment_bytes_later(
+    record_count: u64,
+    geometry: Geometry,
+    end: u64,
+    unit_bytes: u64,
+) -> u64 {
+    let bytes_of = |record_count, geometry| {
+        blocks_bytes(record_count, geometry, Packing::new(geometry, address_bits(end)), 1)
+    };
+    let least_count = 1 << geometry.level();
+    let left_count = u128::from(record_count) * u128::from(least_count);
+    let left_count = left_count.div_ceil(geometry.bucket_count().into()) as u64;
+    let merged = Geometry::with_bucket_count(least_count - 1);
+    let unit_count = (end * GRANULE_BYTES).div_ceil(unit_bytes);
+    GRANULE_BYTES
+        + (unit_count * UNIT_BYTES).next_multiple_of(GRANULE_BYTES)
+        + bytes_of(record_count, geometry).max(bytes_of(left_count, merged))
+}
+
+/// Returns the most bytes of the blocks of an image that so many threads make.
+fn blocks_bytes(record_count: u64, geometry: Geometry, packing: Packing, thread_count: u64) -> u64 {
+    // A killed process may have left any count. With a wrong one the image cannot be completed.
+    let record_count = record_count.min(FILE_BYTES_MAX / 8);
+    let bucket_count = geometry.bucket_count();
+    // A bucket alone has an entry, and another one if its chain is long; those that are walked
+    // share one.
+    let entry_count = record_count.min(bucket_count) + record_count / ENTRY_SLOTS_MAX as u64;
+    let groups = bucket_count.div_ceil(GROUP_BUCKETS) * (ENTRY_HEAD_BYTES as u64 + GROUP_BUCKETS);
+    let bytes = record_count * packing.slot_bytes() as u64
+        + entry_count * (ENTRY_HEAD_BYTES as u64 + 1)
+        + groups;
+    // A block ends where the next entry does not fit, and the last one of a thread anywhere.
+    let block_bytes = (BLOCK_BYTES - BLOCK_HEAD_BYTES - LEFT_OVER_BYTES) as u64;
+    let last_bytes = if thread_count == 1 {
+        (BLOCK_HEAD_BYTES as u64 + bytes % block_bytes).next_multiple_of(GRANULE_BYTES)
+    } else {
+        let most = bytes.next_multiple_of(GRANULE_BYTES).min(thread_count * BLOCK_BYTES as u64);
+        most + thread_count * GRANULE_BYTES
+    };
+    bytes / block_bytes * BLOCK_BYTES as u64 + last_bytes
 }
 
 /// Returns how many bits the addresses of records have in a file of that many granules.
@@ -543,4 +573,87 @@ impl Entry<'_> {
 
 fn short(offset: u64, left: u64) -> Error {
     Error::Corrupt { what: "checkpoint entries", offset, expected: left, found: 0 }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+    use crate::hash::{HashFunction, HashId};
+    use crate::{Db, Durability, Options, SimDisk};
+
+    /// Granules of a file of 3 MiB.
+    const END: u64 = 768;
+
+    fn state(record_count: u64, bucket_count: u64) -> CheckpointState {
+        let geometry = Geometry::with_bucket_count(bucket_count);
+        CheckpointState {
+            geometry,
+            commit: CommitState { record_count, ..CommitState::default() },
+            replay_start: LogStart::default(),
+            next_sequence: 1,
+            log_bytes: 0,
+            big_bytes: 0,
+            packing: Packing::new(geometry, address_bits(END)),
+            segments: vec![0; 2 * END as usize],
+        }
+    }
+
+    #[test]
+    fn the_image_of_a_few_more_records_takes_a_few_bytes_more() {
+        for record_count in (0..100_000).step_by(100) {
+            let bytes_of = |count: u64| state(count, 1 + count / 5).segment_bytes_max(1);
+            let (before, after) = (bytes_of(record_count), bytes_of(record_count + 100));
+            assert!(after <= before + 2 * GRANULE_BYTES, "{record_count}: {before}, {after}");
+        }
+    }
+
+    /// A place is held back for the next checkpoint of a full disk: no delete may make that larger.
+    #[test]
+    fn a_place_for_an_image_has_room_for_that_of_each_table_with_fewer_keys() {
+        let mut larger_count = 0;
+        for record_count in (100..60_000).step_by(500) {
+            let before = state(record_count, record_count / 5);
+            let place_bytes = segment_bytes_later(record_count, before.geometry, END, 4096);
+            for left_count in (0..record_count).step_by(10) {
+                let image_bytes = state(left_count, left_count / 5).segment_bytes_max(1);
+                assert!(image_bytes <= place_bytes, "{left_count} of {record_count}");
+                larger_count += u64::from(image_bytes > before.segment_bytes_max(1));
+            }
+        }
+        assert!(larger_count > 10, "some take a byte more for each slot: {larger_count}");
+    }
+
+    /// Makes checkpoints of a table that grows, by one thread, and returns how many blocks the last one has.
+    fn grow(options: Options, counts: &[u64]) -> u64 {
+        let options = options.segment_bytes_min(4096).durability(Durability::Buffered).seed(1);
+        let db: Db = SimDisk::new().open(&options).expect("a new store");
+        let mut bytes = 0;
+        for counts in counts.windows(2) {
+            for i in counts[0]..counts[1] {
+                db.put(i.to_le_bytes(), b"").expect("there is room");
+            }
+            let store = db.store();
+            let bytes_max = {
+                let writer = store.lock().expect("nobody panics");
+                store.checkpoint_state(&writer).expect("it has segments").segment_bytes_max(1)
+            };
+            store.checkpoint_now().expect("it fits");
+            let name = store.lock().expect("nobody panics").superblock.checkpoint;
+            bytes = name.expect("one was made").bytes;
+            assert!(bytes <= bytes_max, "{counts:?}: {bytes} of {bytes_max}");
+            assert!(bytes_max <= bytes + bytes / 3 + 2 * GRANULE_BYTES, "{bytes} of {bytes_max}");
+        }
+        bytes / BLOCK_BYTES as u64
+    }
+
+    #[test]
+    fn an_image_that_one_thread_makes_fits_and_leaves_little() {
+        let counts = [0, 1, 2, 60, 255, 256, 257, 800, 1500, 6000, 10_000, 13_000, 13_100, 20_000];
+        assert!(grow(Options::new(), &counts) > 1);
+        assert!(grow(Options::new().fill_factor(1.0), &counts[..11]) > 0);
+        let few_bits = |key: &[u8], _| crate::hash::fnv1a_64(key) & 0b0001_0011;
+        let hash = HashFunction::user(HashId(0x8000_0001), "few-bits", few_bits);
+        // Chains of hundreds of slots.
+        grow(Options::new().hash(hash.expect("an id of ours")), &counts[..9]);
+    }
 }

@@ -369,7 +369,7 @@ impl Store {
     }
 
     /// Returns what a checkpoint of now says beside the slots; `None` without a segment table.
-    pub(super) fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
+    pub(crate) fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
         let geometry = self.shape().geometry;
         CheckpointState::of(&writer.extents, geometry, writer.state, writer.log.log_start())
     }

@@ -15,13 +15,14 @@
 
 use super::room::LOOKS_AT_PINS;
 use super::{Changing, Store, TOMBSTONE_BYTES, Writer};
+use crate::checkpoint::segment_bytes_later;
 use crate::error::{Error, Result};
 use crate::format::{GRANULE_BYTES, REUSED_SHARE, SegmentHeader, log_segment_bytes};
 use crate::log::batch::COMMIT_BYTES;
 use crate::log::record::{LINK_BYTES, RecordKind};
 use crate::options::Access;
 use crate::region::{Needs, may_hold};
-use crate::segments::{SegmentUse, TableSegment};
+use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::storage::failure::is_want_of_room;
 use crate::testing::mutant::{self, Mutant};
 
@@ -38,8 +39,8 @@ const PAUSE_SHARE: u64 = 4;
 /// Segments, or records of the size of the put, that the file system must have for a put beside a reserve
 /// that was never whole.
 const PUT_SHARE: u64 = 2;
-/// What the smallest records of a segment add to a checkpoint: one part of the segment in so many.
-const IMAGE_SHARE: u64 = 3;
+/// Bytes of the smallest record of which there may be many.
+const RECORD_BYTES_MIN: u64 = 16;
 /// A naming record of a big record, and more.
 const NAMING_BYTES: u64 = 64;
 
@@ -104,18 +105,21 @@ impl Store {
         }
         let segment_bytes = log_segment_bytes(log_bytes.max(min), REUSED_SHARE, min, max.max(min));
         let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
-        // What puts may add to a checkpoint before the next look.
-        let added_bytes = writer.log.next_segment_bytes(&self.region) / IMAGE_SHARE;
-        let needs_of = |image_bytes| {
-            let place_bytes = image_bytes + added_bytes;
-            let needs = Needs { segment_bytes, segment_bytes_min: min, image_bytes, place_bytes };
-            needs.is_nearly_full(free_bytes, has_any).then_some(needs)
-        };
-        // The size of an image is found by copying the segment table. Where even one as large as the index
-        // and a table of granules would have room, nobody asks for it.
-        let table_bytes = writer.extents.space().end() * size_of::<u64>() as u64;
-        needs_of(self.region.windows.index_bytes() + table_bytes + GRANULE_BYTES)?;
-        needs_of(self.checkpoint_state(writer)?.segment_bytes_max(1))
+        // What puts may add before the next look.
+        let added_bytes = writer.log.next_segment_bytes(&self.region);
+        writer.extents.segments()?;
+        let unit_bytes = SegmentTable::unit_bytes_for(min);
+        let (count, geometry) = (writer.state.record_count, self.shape().geometry);
+        let end = writer.extents.space().end();
+        let image_bytes = segment_bytes_later(count, geometry, end, unit_bytes);
+        let later_count = count.saturating_add(added_bytes / RECORD_BYTES_MIN);
+        let later = Self::geometry_for(later_count, writer.superblock.fill_thousandths);
+        let later = if later.bucket_count() < geometry.bucket_count() { geometry } else { later };
+        let later_end = end + (added_bytes + image_bytes).div_ceil(GRANULE_BYTES);
+        let place_bytes = segment_bytes_later(later_count, later, later_end, unit_bytes);
+        let place_bytes = place_bytes.max(image_bytes);
+        let needs = Needs { segment_bytes, segment_bytes_min: min, image_bytes, place_bytes };
+        needs.is_nearly_full(free_bytes, has_any).then_some(needs)
     }
 
     /// Brings the reserve up to date.

@@ -187,7 +187,9 @@ fn what_was_held_back_goes_at_a_close_when_much_is_free() {
         db.close().unwrap();
         disk.file().len()
     };
-    assert!(closed_bytes(true) <= closed_bytes(false) + (16 << 10));
+    // Less than a close makes a hole of may stay free before the checkpoint that it keeps.
+    let (limited, ordinary) = (closed_bytes(true), closed_bytes(false));
+    assert!(limited <= ordinary + (64 << 10), "{limited} and {ordinary} bytes");
 }
 
 #[test]
