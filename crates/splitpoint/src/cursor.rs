@@ -68,7 +68,7 @@ impl<'db> Walk<'db> {
         }
     }
 
-    /// Returns whether the last record is a version, whatever the index says.
+    /// Returns whether the last record is the version of its key, and need not be looked for in the index.
     #[inline]
     fn is_held(&self) -> bool {
         matches!(self, Self::Runs(walk) if walk.is_held())
@@ -153,8 +153,9 @@ impl<'db> Scan<'db> {
         if is_newest { Ok(true) } else { self.was_version(addr, hash, key) }
     }
 
-    /// Does the same whatever was known before, for an assertion; an error may be that of an eviction.
-    fn is_surely_version(&self, addr: Addr, key: &[u8]) -> bool {
+    /// Returns the same of a record that need not be looked for, for an assertion. An error may be that of an
+    /// eviction.
+    fn is_version_by_index(&self, addr: Addr, key: &[u8]) -> bool {
         let store = self.versions.store();
         // What is in a file may be wrong in any way.
         if store.recovery != Recovery::Created || mutant::is_made(Mutant::TakesAllForVersions) {
@@ -204,7 +205,7 @@ impl<'db> Scan<'db> {
                 Some(hash) => self.is_version(addr, hash, pair.key),
                 None => Ok(true),
             };
-            debug_assert!(hash.is_some() || self.is_surely_version(addr, pair.key), "{addr:?}");
+            debug_assert!(hash.is_some() || self.is_version_by_index(addr, pair.key), "{addr:?}");
             match is_version {
                 Ok(true) => {
                     if self.is_alone {
@@ -389,16 +390,78 @@ mod tests {
         assert_eq!(db.scan().unwrap().count(), 2000);
     }
 
+    /// No checksum vouches for the header that a killed process leaves.
     #[test]
     #[cfg(not(any(loom, miri)))]
-    fn a_scan_asks_the_index_for_all_that_a_killed_process_left() {
+    fn a_damaged_count_of_dead_bytes_brings_nothing_back() {
         let disk = SimDisk::new();
         let db = disk.open(&options()).unwrap();
         put_all(&db, 0..1000);
-        let db = disk.kill().open(&options()).unwrap();
-        assert!(matches!(db.store().recovery, Recovery::WarmRestart { .. }));
-        assert_eq!(held_of_all(&db).0, 0, "no checksum vouches for the counts");
+        put_all(&db, 0..1);
+        assert!(db.delete(1_u32.to_le_bytes()).unwrap());
+        let (mut bytes, state) = (disk.file(), db.store().lock().unwrap().state);
+        let dead_bytes = state.dead_bytes.to_le_bytes();
+        // In both commit states of the live header, see `live`.
+        for at in [208, 272].map(|at| crate::format::LIVE_OFFSET as usize + at) {
+            let was = bytes[at..at + 8].to_vec();
+            bytes[at..at + 8].fill(0);
+            assert!(
+                was == dead_bytes || u64::from_le_bytes(was.try_into().unwrap()) < state.dead_bytes
+            );
+        }
+        let disk = SimDisk::with_file(&bytes);
+        for _ in 0..3 {
+            let db = disk.open(&options()).unwrap();
+            assert_eq!(db.stats().unwrap().dead_bytes, 0);
+            assert_eq!(held_of_all(&db).0, 0);
+            assert_eq!(db.scan().unwrap().count(), 999);
+            db.close().unwrap();
+        }
+    }
+
+    /// A batch without its COMMIT is in the log, and no slot leads there.
+    #[test]
+    #[cfg(not(any(loom, miri)))]
+    fn records_that_no_slot_holds_are_not_returned_though_no_byte_counts_as_dead() {
+        let disk = SimDisk::new();
+        let db = disk.open(&options()).unwrap();
+        put_all(&db, 0..1000);
+        let (held, all) = held_of_all(&db);
+        assert_eq!(held, all);
+        // As an earlier version left it.
+        db.apply(&crate::Batch::new().put("a", "1").put("b", "2").delete("c")).unwrap();
+        db.store().lock().unwrap().state.dead_bytes = 0;
+        assert!(held_of_all(&db).0 < all, "the log is longer than its live records");
+        db.close().unwrap();
+        let db = disk.open(&options()).unwrap();
+        assert_eq!(db.stats().unwrap().dead_bytes, 0);
+        assert_eq!(held_of_all(&db).0, 0);
+        assert_eq!(db.scan().unwrap().count(), 1002);
+    }
+
+    #[test]
+    #[cfg(not(any(loom, miri)))]
+    fn a_scan_trusts_no_counts_after_an_error_that_left_records() {
+        let db = Options::new().segment_bytes_min(4096).seed(7).in_memory().unwrap();
+        put_all(&db, 0..1000);
+        assert!(held_of_all(&db).0 > 0);
+        db.store().lock().unwrap().has_stray_records = true;
+        assert_eq!(held_of_all(&db).0, 0);
         assert_eq!(db.scan().unwrap().count(), 1000);
+    }
+
+    #[test]
+    #[cfg(not(any(loom, miri)))]
+    fn a_scan_of_big_records_asks_the_index_for_all_of_a_file_that_was_opened() {
+        let disk = SimDisk::new();
+        let db = disk.open(&options()).unwrap();
+        put_all(&db, 0..1000);
+        db.put("big", [7; 50_000]).unwrap();
+        db.close().unwrap();
+        let db = disk.open(&options()).unwrap();
+        assert_eq!(held_of_all(&db).0, 0);
+        let parts = db.snapshot().unwrap().scan_parts(3).unwrap();
+        assert_eq!(parts.into_iter().map(Iterator::count).sum::<usize>(), 1001);
     }
 
     #[test]

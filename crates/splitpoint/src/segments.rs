@@ -23,6 +23,8 @@
 //!   first entry is stored last and erased first. [`SegmentTable::mend`] removes the rest.
 //! - The live bytes of a segment are those of the records in it that a slot holds, between two
 //!   changes. They choose what to compact. Nothing is freed because they are 0.
+//! - A handle has counted every dead byte of the segments that it has begun. Scans rely on that; the counts of
+//!   others may be wrong by what a killed process had not counted yet.
 //!
 //! # Not here
 //!
@@ -123,7 +125,8 @@ pub(crate) struct SegmentTable {
     unit_shift: u32,
     words: Words,
     version: u64,
-    /// Whether this handle has begun a segment with the unit, and so has counted all of its records.
+    /// Whether the unit is the first one of a segment that this handle has begun, so that it has counted all of the
+    /// records there. Smaller segments than a unit are not among them.
     own: Vec<bool>,
 }
 

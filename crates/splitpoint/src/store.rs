@@ -172,7 +172,7 @@ pub(crate) struct Writer {
     /// Dead bytes of which nothing could be used again, at the last attempt of a put.
     pub(crate) hopeless_dead_bytes: u64,
     /// Whether there may be records that no slot holds and that were not counted as dead, after an error.
-    has_stray_records: bool,
+    pub(crate) has_stray_records: bool,
     /// Changes since the store was opened, those of a batch counted as one.
     pub(crate) change_count: u64,
     scratch: Scratch,

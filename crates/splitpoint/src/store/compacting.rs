@@ -399,8 +399,6 @@ impl Store {
             self.move_live(writer, victim.salt, batch)?;
             Ok(is_end)
         });
-        // There may be copies that nobody knows.
-        writer.has_stray_records |= moved.is_err();
         let is_end = match moved {
             Ok(is_end) => is_end,
             Err(Error::Corrupt { .. }) => {
@@ -564,6 +562,13 @@ impl Store {
 
     /// Names the copies in the log and lets the slots lead to them.
     fn store_slots(&self, writer: &mut Writer, copies: &mut Vec<Copied<'_>>) -> Result<()> {
+        let stored = self.try_store_slots(writer, copies);
+        // Nobody knows of a copy without a slot.
+        writer.has_stray_records |= stored.is_err();
+        stored
+    }
+
+    fn try_store_slots(&self, writer: &mut Writer, copies: &mut Vec<Copied<'_>>) -> Result<()> {
         let Some(&Copied { to: first, from: Moved { from: first_from, .. }, .. }) = copies.first()
         else {
             return Ok(());

@@ -179,6 +179,7 @@ impl Store {
             }
             Ok(())
         });
+        writer.has_stray_records |= counted.is_err();
         // The log goes on behind it: one change at most may come after a published commit.
         self.commit(writer);
         counted

@@ -15,7 +15,7 @@ use crate::format::{
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::LogPosition;
 use crate::log::batch::is_member;
-use crate::log::record::RecordKind;
+use crate::log::record::{LINK_BYTES, RecordKind};
 use crate::log::runs::{Runs, run_of};
 use crate::log::scan::{LogWalk, Trust, big_target};
 use crate::log::segment::{Segment, log_segment_at, segments_before};
@@ -403,6 +403,23 @@ impl Writer {
             .map(|segment| segment.range());
         let parts = segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part);
         Some(runs_of(followed.chain(parts), end_of))
+    }
+
+    /// Returns whether slots hold every record of a file that was never compacted, whose records are in `runs`:
+    /// the log, from its start to where it ends, is as long as the live records and the LINKs between its segments.
+    pub(super) fn has_only_live_records(&self, runs: &Runs) -> bool {
+        let Self { superblock, state, extents, .. } = self;
+        let is_log_whole = !superblock.is_compacted && superblock.log_start.lsn == 0;
+        let link_bytes = LINK_BYTES * (runs.len() as u64).saturating_sub(1);
+        let is_all = state.live_bytes.checked_add(link_bytes) == Some(self.log.position().lsn);
+        if !is_log_whole || !is_all || state.dead_bytes > 0 {
+            return false;
+        }
+        // A big record is not in the log, only what names it.
+        let Some(segments) = extents.segments() else { return false };
+        let view = &extents.region().view;
+        let is_of_log = |offset| view.segment(offset).is_ok_and(|it| it.kind == SegmentKind::Log);
+        segments.parts().all(|(part, _)| is_of_log(part.start))
     }
 
     /// Returns where the records were at a moment that a horizon keeps, `stamp`, if the segments were

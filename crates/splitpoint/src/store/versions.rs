@@ -31,7 +31,6 @@ use crate::log::record::Pair;
 use crate::log::runs::{HeldRuns, Runs};
 use crate::pins::{Bunch, Pin};
 use crate::reader::Reader;
-use crate::stats::Recovery;
 use crate::storage::fork::Origin;
 use crate::storage::reader_table::OpenMoment;
 use crate::testing::mutant::{self, Mutant};
@@ -484,23 +483,18 @@ impl<'db> Versions<'db> {
     /// there at the moment as well, and is the version of its key: a later one would have taken its slot.
     fn held_runs(&self, writer: &Writer, runs: &Runs) -> HeldRuns {
         let store = self.store;
-        let is_alone = self.beside.is_none() && !store.takes_turns();
-        if !is_alone || writer.has_stray_records || store.group.check().is_err() {
-            return HeldRuns::default();
-        }
-        // A checksum vouches for the counts of a file, unless its writer was killed. Compaction takes what it has
-        // emptied off them.
-        let is_counted = !matches!(store.recovery, Recovery::WarmRestart { .. })
-            && !store.region.storage().is_volatile()
-            && !writer.superblock.is_compacted;
-        let has_none_dead = is_counted && writer.state.dead_bytes == 0;
-        let segments = writer.extents.segments();
         if mutant::is_made(Mutant::TakesAllForVersions) {
             return runs.iter().map(|run| run.start).collect();
         }
+        let is_only_writer = self.beside.is_none() && !store.takes_turns();
+        if !is_only_writer || writer.has_stray_records || store.group.check().is_err() {
+            return HeldRuns::default();
+        }
+        let has_only_live = writer.has_only_live_records(runs);
+        let segments = writer.extents.segments();
         let is_held = |offset: u64| {
             let segment_offset = offset - SegmentHeader::BYTES;
-            has_none_dead || segments.is_some_and(|segments| segments.is_all_live(segment_offset))
+            has_only_live || segments.is_some_and(|segments| segments.is_all_live(segment_offset))
         };
         runs.iter().map(|run| run.start).filter(|&offset| is_held(offset)).collect()
     }
