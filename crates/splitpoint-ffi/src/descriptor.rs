@@ -101,11 +101,11 @@ pub fn close_descriptor(file: File, identity: Identity) -> io::Result<()> {
     let Some(status) = status.filter(|&status| Identity::of_status(status) == identity) else {
         return Err(closed());
     };
-    // SAFETY: the descriptor was this value's alone.
-    let is_closed = unsafe { libc::close(number) } == 0;
-    let closed = if is_closed { Ok(()) } else { Err(io::Error::last_os_error()) };
-    SharedFile::renew_after_close(&status);
-    closed
+    SharedFile::close_by(&status, || {
+        // SAFETY: the descriptor was this value's alone.
+        let is_closed = unsafe { libc::close(number) } == 0;
+        if is_closed { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
 }
 
 /// Gives the number of `old` to another descriptor of `new`, and keeps its close-on-exec: a program that
@@ -117,15 +117,19 @@ pub fn close_descriptor(file: File, identity: Identity) -> io::Result<()> {
 ///
 /// Of the system. The old file is closed then.
 pub fn replace_descriptor(old: File, identity: Identity, new: &File) -> io::Result<File> {
-    if !identity.is_of(&old) {
+    let status = Status::of(&old).ok().filter(|&status| Identity::of_status(status) == identity);
+    let Some(status) = status else {
         let _ = old.into_raw_fd();
         return new.try_clone();
-    }
+    };
     let flags = if is_close_on_exec(old.as_raw_fd()) { libc::O_CLOEXEC } else { 0 };
     let number = old.as_raw_fd();
-    // SAFETY: both are open.
-    if unsafe { libc::dup3(new.as_raw_fd(), number, flags) } == -1 {
-        let error = io::Error::last_os_error();
+    let replaced = SharedFile::close_by(&status, || {
+        // SAFETY: both are open.
+        let is_replaced = unsafe { libc::dup3(new.as_raw_fd(), number, flags) } != -1;
+        if is_replaced { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+    if let Err(error) = replaced {
         SharedFile::close_other(old);
         return Err(error);
     }

@@ -7,6 +7,7 @@
 //!
 //! | byte | held | by |
 //! |---|---|---|
+//! | 2^62 - 1 | shared | whoever has the next byte, and as he has it. Exclusively: a process that is about to close a descriptor of a file that it has claimed, until it has its claim again |
 //! | 2^62 | shared | every handle. Exclusively: one that lets nobody else in, for its session or while it makes the tables |
 //! | 2^62 + 1 | exclusively | the handle that may change the file. Shared: readers that keep writers out |
 //! | 2^62 + 2 | exclusively | a writer that is opening the file: the others wait |
@@ -20,7 +21,7 @@
 //!
 //! A handle on a file that the program has opened and locks itself
 //! ([`SharedFile`](super::shared_file::SharedFile)) has a description of its own and locks nothing between
-//! its calls, or has none: then it takes the first two bytes for its process (`F_SETLK`), both exclusively
+//! its calls, or has none: then it takes bytes 2^62 and 2^62 + 1 for its process (`F_SETLK`), both exclusively
 //! if it may change the file, so that it is alone, and both shared if not, so that no writer comes.
 //!
 //! # Locks of the program
@@ -50,8 +51,10 @@ use crate::testing::mutant::{self, Mutant};
 pub(crate) struct LockByte(u64);
 
 impl LockByte {
-    /// That a handle has the file open.
+    /// That a handle has the file open. It is locked together with the byte before it.
     pub(crate) const PRESENCE: Self = Self(WRITER_BYTE_OFFSET);
+    /// That a process closes a descriptor of the file, with which its claims end for a moment.
+    pub(super) const CLOSING: Self = Self(WRITER_BYTE_OFFSET - 1);
     /// That a handle may change the file.
     pub(crate) const WRITER: Self = Self(WRITER_BYTE_OFFSET + 1);
     /// That a writer is opening the file.
@@ -71,9 +74,9 @@ impl LockByte {
     }
 }
 
-/// Bytes from the first to behind the last.
+/// Bytes from [`LockByte::CLOSING`] to behind the last.
 #[cfg(target_os = "linux")]
-const BYTE_COUNT: i64 = 128;
+const BYTE_COUNT: i64 = 129;
 
 /// How a byte is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +94,16 @@ pub(crate) fn try_lock(file: &File, byte: LockByte, kind: LockKind) -> io::Resul
         LockKind::Shared => libc::F_RDLCK,
         LockKind::Exclusive => libc::F_WRLCK,
     };
-    try_lock_all(file, byte, 1, kind)
+    let (byte, byte_count) = with_closing(byte);
+    try_lock_all(file, byte, byte_count, kind)
+}
+
+/// Returns the first byte, and the number of bytes, that a lock of `byte` covers: whoever shows himself does
+/// not come in while a process cannot show its claim.
+#[cfg(target_os = "linux")]
+fn with_closing(byte: LockByte) -> (LockByte, i64) {
+    const { assert!(LockByte::PRESENCE.0 == LockByte::CLOSING.0 + 1) };
+    if byte == LockByte::PRESENCE { (LockByte::CLOSING, 2) } else { (byte, 1) }
 }
 
 /// Locks both bytes of a writer that opens the file, by one call; returns `false` if another description has
@@ -127,7 +139,7 @@ fn take_from_own_process(file: &File, found: &mut libc::flock) -> io::Result<boo
     call(file, libc::F_OFD_GETLK, found)?;
     // One of a description has no process, one of a child namespace not this number.
     let is_own = found.l_pid.cast_unsigned() == std::process::id();
-    let is_whole = found.l_start < LockByte::PRESENCE.0.cast_signed();
+    let is_whole = found.l_start < LockByte::CLOSING.0.cast_signed();
     if i32::from(found.l_type) == libc::F_UNLCK
         || !is_own
         || !is_whole
@@ -136,20 +148,59 @@ fn take_from_own_process(file: &File, found: &mut libc::flock) -> io::Result<boo
     {
         return Ok(false);
     }
-    let mut bytes = lock_of(LockByte::PRESENCE, BYTE_COUNT, libc::F_UNLCK);
+    let mut bytes = lock_of(LockByte::CLOSING, BYTE_COUNT, libc::F_UNLCK);
     call(file, libc::F_SETLK, &mut bytes).map(|()| true)
+}
+
+/// Locks what stands for the claims of this process while it closes a descriptor of the file: for one that lets
+/// nobody in, the byte that says so; for those that keep writers out, the bytes that these need, which a
+/// description and its process share. Returns `false` if the claims have ended before, and another is there.
+#[cfg(target_os = "linux")]
+pub(super) fn try_lock_to_close(file: &File, lets_readers_in: bool) -> io::Result<bool> {
+    let (byte, byte_count, kind) = of_closing(lets_readers_in);
+    let try_once = || match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, kind)) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
+        locked => locked.map(|()| true),
+    };
+    if try_once()? {
+        return Ok(true);
+    }
+    // The program may have locked the whole file. The claim stays, shared or exclusive.
+    let own = if lets_readers_in { libc::F_RDLCK } else { libc::F_UNLCK };
+    call(file, libc::F_SETLK, &mut lock_of(byte, byte_count, own))?;
+    try_once()
+}
+
+/// Ends [`try_lock_to_close`].
+#[cfg(target_os = "linux")]
+pub(super) fn unlock_after_close(file: &File, lets_readers_in: bool) -> io::Result<()> {
+    let (byte, byte_count, _) = of_closing(lets_readers_in);
+    call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, libc::F_UNLCK))
+}
+
+#[cfg(target_os = "linux")]
+fn of_closing(lets_readers_in: bool) -> (LockByte, i64, libc::c_int) {
+    const { assert!(LockByte::WRITER.0 == LockByte::PRESENCE.0 + 1) };
+    if lets_readers_in {
+        (LockByte::PRESENCE, 2, libc::F_RDLCK)
+    } else {
+        (LockByte::CLOSING, 1, libc::F_WRLCK)
+    }
 }
 
 /// Unlocks a byte.
 #[cfg(target_os = "linux")]
 pub(crate) fn unlock(file: &File, byte: LockByte) -> io::Result<()> {
-    call(file, libc::F_OFD_SETLK, &mut lock_of(byte, 1, libc::F_UNLCK))
+    let (byte, byte_count) = with_closing(byte);
+    call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, libc::F_UNLCK))
 }
 
 /// Unlocks every byte that this description has locked.
 #[cfg(target_os = "linux")]
 pub(crate) fn unlock_all(file: &File) -> io::Result<()> {
-    call(file, libc::F_OFD_SETLK, &mut lock_of(LockByte::PRESENCE, 0, libc::F_UNLCK))
+    call(file, libc::F_OFD_SETLK, &mut lock_of(LockByte::CLOSING, 0, libc::F_UNLCK))
 }
 
 /// Returns whether another description has a lock on a byte.
@@ -167,7 +218,8 @@ pub(crate) fn is_locked_exclusively(file: &File, byte: LockByte) -> io::Result<b
 /// Returns whether a lock of a byte would have to wait.
 #[cfg(target_os = "linux")]
 fn conflicts(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool> {
-    let mut lock = lock_of(byte, 1, kind);
+    let (byte, byte_count) = with_closing(byte);
+    let mut lock = lock_of(byte, byte_count, kind);
     call(file, libc::F_OFD_GETLK, &mut lock)?;
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
@@ -206,6 +258,14 @@ mod without {
         Ok(true)
     }
 
+    pub(crate) fn try_lock_to_close(_: &File, _: bool) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(crate) fn unlock_after_close(_: &File, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
     pub(crate) fn unlock(_: &File, _: LockByte) -> io::Result<()> {
         Ok(())
     }
@@ -224,7 +284,8 @@ mod without {
 }
 #[cfg(not(target_os = "linux"))]
 pub(crate) use without::{
-    is_locked, is_locked_exclusively, try_lock, try_lock_to_open, unlock, unlock_all,
+    is_locked, is_locked_exclusively, try_lock, try_lock_to_close, try_lock_to_open, unlock,
+    unlock_after_close, unlock_all,
 };
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]

@@ -75,25 +75,40 @@ impl Default for Origin {
 }
 
 /// Returns a word that is 0 again in a child, if the system has such memory (Linux 4.14).
-/// Maps one page, which stays for the life of the process.
+/// Maps one page, which stays for the life of the process; more, if threads ask at once.
 #[cfg(not(any(miri, loom)))]
 fn wiped_word() -> Option<&'static AtomicU32> {
+    use std::sync::atomic::AtomicPtr;
+
+    /// Leads to [`NOWHERE`] if there is none, and nowhere before somebody has asked.
+    static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+    let none = (&raw const NOWHERE).cast_mut();
+    let mut word = WORD.load(Ordering::Acquire);
+    if word.is_null() {
+        // No thread waits for another one here, as a child of a fork would for ever. The first one counts.
+        let new = map_wiped_word().unwrap_or(none);
+        let stored = WORD.compare_exchange(word, new, Ordering::AcqRel, Ordering::Acquire);
+        word = stored.map_or_else(|first| first, |_| new);
+    }
+    // SAFETY: it leads to a static, or to a page that is never freed, of which zero is a valid value and all
+    // uses are atomic.
+    (word != none).then(|| unsafe { &*word })
+}
+
+#[cfg(not(any(miri, loom)))]
+fn map_wiped_word() -> Option<*mut AtomicU32> {
     use rustix::mm::{Advice, MapFlags, ProtFlags};
-    static WORD: std::sync::OnceLock<Option<&'static AtomicU32>> = std::sync::OnceLock::new();
-    *WORD.get_or_init(|| {
-        let bytes = rustix::param::page_size();
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
-        let page = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
-        }
-        .ok()?;
-        // SAFETY: the page is new and holds nothing yet. It is never freed.
-        unsafe { rustix::mm::madvise(page, bytes, Advice::LinuxWipeOnFork) }.ok()?;
-        // SAFETY: zero is a valid value, the page is aligned and never freed, and all uses are
-        // atomic.
-        Some(unsafe { &*page.cast::<AtomicU32>() })
-    })
+
+    let bytes = rustix::param::page_size();
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let page = unsafe {
+        rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
+    }
+    .ok()?;
+    // SAFETY: the page is new and holds nothing yet. It is never freed.
+    unsafe { rustix::mm::madvise(page, bytes, Advice::LinuxWipeOnFork) }.ok()?;
+    Some(page.cast())
 }
 
 #[cfg(any(miri, loom))]

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, Statx, StatxFlags};
@@ -82,12 +82,11 @@ impl Mapped {
 
     /// Maps a file whose description the program shares.
     pub(super) fn shared(file: &SharedFile, is_writable: bool) -> io::Result<Self> {
-        // An error closes a description.
-        let _renewing = file.renewing();
         let path = file.path().to_path_buf();
+        // An error closes a description.
+        let look_at = |own: File| look_at(own).inspect_err(|_| file.inode().renew());
         if let Some(own) = file.own_description() {
-            let (own, renewing) = own?.into_parts();
-            renewing.end();
+            let (own, _) = own?.into_parts();
             let (own, found) = look_at(own)?;
             let claims = Arc::new(Claims::of_marked(own.mark()));
             let neighbours = Neighbours::of_program(own.clone(), claims.clone());
@@ -538,22 +537,33 @@ fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
 
 /// Returns the kernel's id of this boot, or zeros if it has none. A process sees one boot.
 pub(super) fn boot_id() -> [u8; 16] {
-    static BOOT_ID: OnceLock<[u8; 16]> = OnceLock::new();
-    *BOOT_ID.get_or_init(read_boot_id)
+    static HALVES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+    // No thread waits for another one that reads it, as a child of a fork would for ever.
+    if !IS_KNOWN.load(Ordering::Acquire) {
+        let Some(id) = read_boot_id() else { return [0; 16] };
+        for (half, bytes) in HALVES.iter().zip(id.as_chunks().0) {
+            half.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        IS_KNOWN.store(true, Ordering::Release);
+    }
+    let mut id = [0; 16];
+    for (bytes, half) in id.as_chunks_mut().0.iter_mut().zip(&HALVES) {
+        *bytes = half.load(Ordering::Relaxed).to_le_bytes();
+    }
+    id
 }
 
-fn read_boot_id() -> [u8; 16] {
+fn read_boot_id() -> Option<[u8; 16]> {
     let mut id = [0; 16];
-    let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
-        return id;
-    };
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
     if digits.len() == 32 {
         for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = (pair[0] << 4 | pair[1]) as u8;
         }
     }
-    id
+    Some(id)
 }
 
 /// Takes an open file, and returns its identity and its size, by one call of the system.

@@ -381,6 +381,12 @@ pub(super) fn try_keep_writers_out(file: &File) -> io::Result<bool> {
     }
     // One that leaves `flock` to its program.
     let is_kept = byte_locks::try_lock(file, LockByte::WRITER, LockKind::Shared);
+    // Also while a process closes a descriptor of a file that it has claimed.
+    let is_claimed = || byte_locks::is_locked_exclusively(file, LockByte::PRESENCE).unwrap_or(true);
+    if matches!(is_kept, Ok(true)) && is_claimed() {
+        let_writers_in(file)?;
+        return Ok(false);
+    }
     if !matches!(is_kept, Ok(true)) && HAS_BYTE_LOCKS {
         file.unlock()?;
     }

@@ -114,10 +114,11 @@ fn open_and_lock_with(
             continue;
         }
         let is_writable = options.access == Access::ReadWrite;
-        let (file, renewing) = file.into_parts();
-        let storage = Mapped::new(file, path.to_path_buf(), is_writable)
-            .map_err(|source| io_error("map", path, source))?;
-        renewing.end();
+        let (file, inode) = file.into_parts();
+        let storage = Mapped::new(file, path.to_path_buf(), is_writable).map_err(|source| {
+            inode.renew();
+            io_error("map", path, source)
+        })?;
         storage.trust_until_opened();
         return Ok(Locked { storage, is_new });
     }

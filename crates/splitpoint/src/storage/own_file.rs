@@ -17,7 +17,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::status::Status;
-use super::writer_byte::Renewing;
+use super::writer_byte::Inode;
 use crate::testing::mutant::{self, Mutant};
 
 /// The least position that is a mark; all are below twice as much.
@@ -26,13 +26,9 @@ const MARK_MIN: u64 = 1 << 40;
 /// An open file that notices when its descriptor leads elsewhere.
 #[derive(Debug)]
 pub(super) struct OwnFile {
-    /// There until the drop, which closes it before it drops the rest.
+    /// There until the drop.
     file: Option<File>,
-    /// Closing it ends the claims of this process on the file, and they are taken anew behind that; `None` for
-    /// the file of a claim.
-    renewing: Option<Renewing>,
-    device: u64,
-    inode: u64,
+    inode: Inode,
     /// Whether it never has a name: the next file gets the inode of one without, once that is closed.
     is_unnamed: bool,
     /// Whether the program may have closed the descriptor since.
@@ -50,18 +46,9 @@ impl OwnFile {
 
     /// Takes an open file of which the caller has asked the device and the inode.
     pub(super) fn known(file: File, device: u64, inode: u64) -> Self {
-        let mut own = Self::of_claim(file, device, inode);
-        own.renewing = Some(own.renewing());
-        own
-    }
-
-    /// Does the same for the claims themselves, which end with it.
-    pub(super) fn of_claim(file: File, device: u64, inode: u64) -> Self {
         Self {
             file: Some(file),
-            renewing: None,
-            device,
-            inode,
+            inode: Inode { device, number: inode },
             is_unnamed: false,
             is_watched: AtomicBool::new(true),
             mark: AtomicU64::new(0),
@@ -76,14 +63,14 @@ impl OwnFile {
         Ok(own)
     }
 
-    /// Returns what takes claims on the file anew when it is dropped.
-    pub(super) fn renewing(&self) -> Renewing {
-        Renewing((self.device, self.inode))
+    /// Returns whose claims end when a descriptor of the file is closed.
+    pub(super) fn inode(&self) -> Inode {
+        self.inode
     }
 
     /// Returns whether the file is the one that `other` was when that was opened.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
+        self.inode == other.inode
     }
 
     /// Takes the descriptor for its own without a look, until [`watch`](Self::watch): while one call of the
@@ -137,8 +124,7 @@ impl OwnFile {
     fn is_own(&self) -> bool {
         match self.file.as_ref().map(Status::of) {
             Some(Ok(found)) => {
-                (found.device, found.inode) == (self.device, self.inode)
-                    && !(self.is_unnamed && found.link_count > 0)
+                Inode::of(&found) == self.inode && !(self.is_unnamed && found.link_count > 0)
             }
             None => false,
             // Or its file system has failed, which the call itself will say.
@@ -157,12 +143,14 @@ impl Deref for OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        if self.file.is_some()
-            && self.checked().is_err()
-            && let Some(file) = self.file.take()
-        {
-            // The number may be a stranger's.
+        let is_own = self.file.is_some() && self.checked().is_ok();
+        let Some(file) = self.file.take() else { return };
+        if is_own {
+            self.inode.close(|| drop(file));
+        } else {
+            // The number may be a stranger's. The claims have ended when the program closed it.
             let _ = file.into_raw_fd();
+            self.inode.renew();
         }
     }
 }
@@ -263,5 +251,7 @@ mod tests {
         let options = options.stop_waiting(move || looks.lock().unwrap()());
         let refused = open_and_lock(&path, &options).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Locked);
+        let of_other = numbers_of(&path.with_file_name("b"));
+        assert_eq!(of_other.len(), 2, "the number of the other file was not closed");
     }
 }

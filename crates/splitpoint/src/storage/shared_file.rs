@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,7 +19,7 @@ use super::own_file::OwnFile;
 use super::reader_table::open_again;
 use super::regular::refuse_special;
 use super::status::Status;
-use super::writer_byte::{Claim, Exclusion, Renewing, renew};
+use super::writer_byte::{Claim, Exclusion, Inode};
 use crate::error::Result;
 
 /// A file that the program has opened itself, to share it with a store
@@ -37,8 +38,9 @@ use crate::error::Result;
 ///
 /// *Claimed* ([`for_writer`](Self::for_writer), [`for_reader`](Self::for_reader)): the file holds the place of
 /// the one writer, or of a reader, for as long as it is shared, by a lock of the process (`F_SETLK`) on two of
-/// those bytes. This lock ends when the process closes any other descriptor of the file, or unlocks the whole file
-/// with `fcntl`; a program that does either must keep other writers out by locks of its own. Within a
+/// those bytes. This lock ends when the program closes any other descriptor of the file, or unlocks the whole file
+/// with `fcntl`; a program that does either must keep other writers out by locks of its own. What this library closes
+/// ends nothing. Within a
 /// process such files exclude each other by inode, whatever happens to the lock, unless the process contains
 /// two copies of this library.
 ///
@@ -162,12 +164,10 @@ impl SharedFile {
             _ => return Self::claim(file, path, is_writer),
         };
         let status = status_of(&file, path)?;
-        let renewing = Renewing::of(&status);
         if let Err(error) = refuse_strange(&file, &status, path) {
-            drop((own, file));
+            Inode::of(&status).close(|| drop(file));
             return Err(error);
         }
-        renewing.end();
         let place = Place::ByTurns(Mutex::new(Some(own)));
         Ok(Self::new(file, &status, path, is_writer, place))
     }
@@ -185,8 +185,7 @@ impl SharedFile {
                 Ok(Self::new(file, &status, path, is_writer, place))
             }
             Err(error) => {
-                drop(file);
-                renew(&status);
+                Inode::of(&status).close(|| drop(file));
                 Err(error)
             }
         }
@@ -208,18 +207,18 @@ impl SharedFile {
         Err(locked(path, file))
     }
 
-    /// Closes another descriptor of a file that this process may have open, and takes the lock anew that
-    /// ends with it.
+    /// Closes another descriptor of a file that this process may have claimed. The claims stay.
     pub fn close_other(file: File) {
-        let status = Status::of(&file);
-        drop(file);
-        status.iter().for_each(Self::renew_after_close);
+        match Status::of(&file) {
+            Ok(status) => Self::close_by(&status, || drop(file)),
+            Err(_) => drop(file),
+        }
     }
 
-    /// Takes the lock anew that has ended because another descriptor of a file was closed, at which somebody had
-    /// looked before.
-    pub fn renew_after_close(status: &Status) {
-        renew(status);
+    /// Calls `close`, which closes another descriptor of a file at which somebody has looked. The claims of this
+    /// process on the file stay: nobody comes in before they are locked anew.
+    pub fn close_by<T>(status: &Status, close: impl FnOnce() -> T) -> T {
+        Inode::of(status).close(close)
     }
 
     /// Returns the open file.
@@ -272,29 +271,28 @@ impl SharedFile {
         Some(file.and_then(|file| open_again(file, &self.0.path, &options)))
     }
 
-    /// Returns what takes the claims on the file anew when it is dropped.
-    pub(super) fn renewing(&self) -> Renewing {
-        self.0.file.renewing()
+    /// Returns whose claims end when a descriptor of the file is closed.
+    pub(super) fn inode(&self) -> Inode {
+        self.0.file.inode()
     }
 }
 
-/// Another descriptor of a file that this process may have claimed: in whichever way it is closed, the claims, which
-/// end with it, are taken anew.
+/// Another descriptor of a file that this process may have claimed: in whichever way it is closed, the claims stay.
 #[derive(Debug)]
 pub(super) struct OtherFile {
-    // Closed first.
-    file: File,
-    renewing: Renewing,
+    /// There until the drop.
+    file: Option<File>,
+    inode: Inode,
 }
 
 impl OtherFile {
     pub(super) fn new(file: File, status: &Status) -> Self {
-        Self { file, renewing: Renewing::of(status) }
+        Self { file: Some(file), inode: Inode::of(status) }
     }
 
-    /// Returns the file, for a handle, and what takes the claims anew if it comes to none.
-    pub(super) fn into_parts(self) -> (File, Renewing) {
-        (self.file, self.renewing)
+    /// Returns the file, for a handle, and whose claims end with it if it comes to none.
+    pub(super) fn into_parts(mut self) -> (File, Inode) {
+        (self.file.take().expect("it is there until the drop"), self.inode)
     }
 }
 
@@ -302,7 +300,20 @@ impl Deref for OtherFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.file
+        self.file.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl Drop for OtherFile {
+    fn drop(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        if Status::of(&file).is_ok_and(|now| Inode::of(&now) == self.inode) {
+            self.inode.close(|| drop(file));
+        } else {
+            // The program has closed it, and the number may be another file's.
+            let _ = file.into_raw_fd();
+            self.inode.renew();
+        }
     }
 }
 
@@ -416,7 +427,7 @@ mod tests {
             assert!(SharedFile::for_writer(file(&path), &path).is_err());
             claim.give_up_place();
             assert!(SharedFile::for_writer(file(&path), &path).is_ok());
-            drop(clone.renewing());
+            clone.inode().renew();
             assert!(clone.file().metadata().is_ok());
         }
     }

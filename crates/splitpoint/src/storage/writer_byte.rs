@@ -1,21 +1,44 @@
-//! Locks of the process on the first two [lock bytes](super::byte_locks), by which handles exclude others
+//! Locks of the process on two of the [lock bytes](super::byte_locks), by which handles exclude others
 //! that must leave `flock` to the program, and a count of such handles by inode.
 //!
 //! A program may use `flock` and locks of the whole file on a descriptor that it shares with a handle:
 //! only a lock of the process meets neither. It has two weak points, which this makes up for. Handles of
 //! one process do not exclude each other by it, so they are counted. It ends when the process closes any
-//! descriptor of the file, so a handle that is closed takes it anew for those that stay.
+//! descriptor of the file, so whoever closes one does it by [`Inode::close`], which locks the bytes anew.
+//!
+//! # While a descriptor is closed
+//!
+//! Nobody may come in between the close and the new lock. So the claim has a second lock then, which belongs to
+//! its file description, and which no close of another descriptor ends. It cannot have that lock for good: a
+//! program that locks the whole file with `fcntl` would meet it, and wait for itself for ever. As it is, a thread
+//! of the program that does so meanwhile waits, or is refused, for some microseconds.
+//!
+//! | a claim | locks of its process | locks of its description |
+//! |---|---|---|
+//! | at rest | presence, writer | none |
+//! | before a close, and behind it | presence, writer | closing; of a reader: presence and writer |
+//! | between the close and the new lock | none | closing; of a reader: presence and writer |
+//!
+//! Whoever locks the byte of presence locks that of closing in the same call, and so does who takes a claim.
+//! Who locks only the byte of the writer looks at these two behind that. The locks of a claim that lets readers in
+//! are shared, so its process and its description can have the same ones.
+//!
+//! A process that is killed meanwhile loses both kinds of locks, the second one with the last descriptor of the
+//! description: a child of a fork may have one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::byte_locks;
 use super::fork::Origin;
 use super::own_file::OwnFile;
 use super::status::Status;
 use crate::format::WRITER_BYTE_OFFSET;
+use crate::testing::mutant::{self, Mutant};
 
 /// Who must not come in beside a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,24 +49,47 @@ pub(crate) enum Exclusion {
     Everybody,
 }
 
-fn kind_of(exclusion: Exclusion) -> i32 {
-    match exclusion {
-        Exclusion::Writers => libc::F_RDLCK,
-        Exclusion::Everybody => libc::F_WRLCK,
+impl Exclusion {
+    fn kind(self) -> i32 {
+        match self {
+            Self::Writers => libc::F_RDLCK,
+            Self::Everybody => libc::F_WRLCK,
+        }
+    }
+
+    fn lets_readers_in(self) -> bool {
+        self == Self::Writers
     }
 }
 
-/// Locks the two bytes, or unlocks them, without waiting. Returns whether it could.
-fn lock(file: &File, command: i32, kind: i32) -> io::Result<bool> {
+/// What a lock of the process is on.
+#[derive(Clone, Copy, Debug)]
+enum Bytes {
+    /// The byte of closing, and both of a claim.
+    All,
+    Closing,
+    Claim,
+    /// The first of a claim.
+    Presence,
+}
+
+/// Locks bytes for this process, or unlocks them, without waiting. Returns whether it could.
+fn lock(file: &File, bytes: Bytes, kind: i32) -> io::Result<bool> {
+    let (start, count) = match bytes {
+        Bytes::All => (WRITER_BYTE_OFFSET - 1, 3),
+        Bytes::Closing => (WRITER_BYTE_OFFSET - 1, 1),
+        Bytes::Claim => (WRITER_BYTE_OFFSET, 2),
+        Bytes::Presence => (WRITER_BYTE_OFFSET, 1),
+    };
     let region = libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: WRITER_BYTE_OFFSET.cast_signed(),
-        l_len: 2,
+        l_start: start.cast_signed(),
+        l_len: count,
         l_pid: 0,
     };
     // SAFETY: the descriptor is open, and the region outlives the call.
-    if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const region) } == 0 {
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const region) } == 0 {
         return Ok(true);
     }
     let error = io::Error::last_os_error();
@@ -55,23 +101,190 @@ fn lock(file: &File, command: i32, kind: i32) -> io::Result<bool> {
     }
 }
 
-/// The handles of this process on one inode.
-#[derive(Debug)]
-struct Claimed {
-    /// Holds the lock. It shares its description with the first handle.
-    file: OwnFile,
-    exclusion: Exclusion,
-    handle_count: u32,
-    /// A child of a fork has the entry of its parent, and no lock.
-    origin: Origin,
+/// Locks the bytes of a claim, unless somebody keeps it out, or closes a descriptor of a file that he has claimed.
+fn lock_claim(file: &File, exclusion: Exclusion) -> io::Result<bool> {
+    let is_locked = lock(file, Bytes::All, exclusion.kind())?;
+    if is_locked {
+        // Its description locks it while a descriptor is closed.
+        lock(file, Bytes::Closing, libc::F_UNLCK)?;
+    }
+    Ok(is_locked)
 }
 
-type Inode = (u64, u64);
+/// The claim of this process on an inode.
+#[derive(Debug)]
+struct Claimed {
+    /// Holds the locks. It shares its description with the first handle.
+    file: OwnFile,
+    exclusion: Exclusion,
+    state: Mutex<State>,
+}
 
-static CLAIMED: Mutex<BTreeMap<Inode, Claimed>> = Mutex::new(BTreeMap::new());
+#[derive(Debug)]
+struct State {
+    handle_count: u32,
+    /// Threads that close a descriptor of the file.
+    closing_count: u32,
+}
 
-fn claimed() -> MutexGuard<'static, BTreeMap<Inode, Claimed>> {
-    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
+impl Claimed {
+    /// Adds a handle; returns `false` if it is kept out.
+    fn join(&self, file: &File, exclusion: Exclusion) -> io::Result<bool> {
+        let both = [self.exclusion, exclusion];
+        // The lock of the others may have ended since, and another process may have come.
+        let is_in = !both.contains(&Exclusion::Everybody) && lock_claim(file, exclusion)?;
+        self.state().handle_count += u32::from(is_in);
+        Ok(is_in)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each statement leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the lock that a close does not end.
+    fn begin_closing(&self) {
+        let mut state = self.state();
+        state.closing_count += 1;
+        if state.closing_count == 1
+            && state.handle_count > 0
+            && !mutant::is_made(Mutant::ClosesUnguarded)
+            && let Ok(file) = self.file.checked()
+        {
+            // It is refused where the program has ended the claim, and somebody else has come.
+            let _ = byte_locks::try_lock_to_close(file, self.exclusion.lets_readers_in());
+        }
+    }
+
+    /// Takes the locks of the process anew, which a close has ended, and lets go of the other one.
+    fn end_closing(&self) {
+        let mut state = self.state();
+        state.closing_count -= 1;
+        // If the program has closed this one too, it cannot be helped: `flock` is what excludes others.
+        let Ok(file) = self.file.checked() else { return };
+        if state.handle_count > 0 {
+            let kind = self.exclusion.kind();
+            // A writer that is about to be refused may have the second byte for a moment. The first one is enough.
+            if !matches!(lock(file, Bytes::Claim, kind), Ok(true)) {
+                let _ = lock(file, Bytes::Presence, kind);
+            }
+        }
+        if state.closing_count == 0 {
+            let _ = byte_locks::unlock_after_close(file, self.exclusion.lets_readers_in());
+        }
+    }
+}
+
+/// A file, by its device and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Inode {
+    pub(super) device: u64,
+    pub(super) number: u64,
+}
+
+impl Inode {
+    pub(super) fn of(status: &Status) -> Self {
+        Self { device: status.device, number: status.inode }
+    }
+
+    /// Closes a descriptor of the file, by `close`. The claims of this process on the file stay.
+    pub(super) fn close<T>(self, close: impl FnOnce() -> T) -> T {
+        let _closing = Closing::begin(self);
+        close()
+    }
+
+    /// Locks the claims of this process anew, after a descriptor of the file was closed otherwise.
+    pub(super) fn renew(self) {
+        self.close(|| ());
+    }
+}
+
+/// What a process has claimed, and what it closes.
+#[derive(Debug, Default)]
+struct List {
+    /// The claims. Their handles keep them.
+    claimed: BTreeMap<Inode, Weak<Claimed>>,
+    /// The files of which a descriptor is being closed, each as often as that goes on.
+    closing: Vec<Inode>,
+}
+
+impl List {
+    /// Returns a claim. The last one that drops it must not have the list locked.
+    fn claimed(&self, inode: Inode) -> Option<Arc<Claimed>> {
+        self.claimed.get(&inode).and_then(Weak::upgrade)
+    }
+}
+
+/// The list of one process.
+struct Listed {
+    origin: Origin,
+    list: Mutex<List>,
+}
+
+/// The list of this process, or of one of which it is a fork.
+static LISTED: AtomicPtr<Listed> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Locks the list of this process. A child of a fork gets a list of its own: that of its parent may be locked by a
+/// thread that the child does not have.
+fn list() -> MutexGuard<'static, List> {
+    loop {
+        let last = LISTED.load(Ordering::Acquire);
+        // SAFETY: it is null, or leads to what was boxed below and is never freed.
+        if let Some(listed) = unsafe { last.as_ref() } {
+            if mutant::is_made(Mutant::UsesListOfParent) {
+                return listed.list.try_lock().expect("a child would wait for ever");
+            }
+            if listed.origin.is_here() {
+                return listed.list.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        let new = Box::new(Listed { origin: Origin::here(), list: Mutex::default() });
+        let new = Box::into_raw(new);
+        if LISTED.compare_exchange(last, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: it was boxed above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+/// The close of a descriptor, as long as it goes on.
+struct Closing {
+    inode: Inode,
+    claimed: Option<Arc<Claimed>>,
+}
+
+impl Closing {
+    fn begin(inode: Inode) -> Self {
+        let mut list = list();
+        list.closing.push(inode);
+        let claimed = list.claimed(inode);
+        drop(list);
+        if let Some(claimed) = &claimed {
+            claimed.begin_closing();
+        }
+        Self { inode, claimed }
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        #[cfg(all(test, not(loom), not(miri)))]
+        tests::run_behind_close();
+        if let Some(claimed) = self.claimed.take() {
+            claimed.end_closing();
+            // The last one closes its file, which comes back to the list.
+        }
+        let mut list = list();
+        if let Some(at) = list.closing.iter().position(|&inode| inode == self.inode) {
+            list.closing.swap_remove(at);
+        }
+    }
+}
+
+/// Returns whether a handle of this process has a claim on a file.
+pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
+    let inode = Inode::of(&Status::of(file)?);
+    Ok(list().claimed.contains_key(&inode))
 }
 
 /// The place of one handle of this process, which it gives up on drop.
@@ -79,114 +292,68 @@ fn claimed() -> MutexGuard<'static, BTreeMap<Inode, Claimed>> {
 pub(crate) struct Claim {
     inode: Inode,
     origin: Origin,
+    claimed: Arc<Claimed>,
 }
 
 impl Claim {
-    /// Takes the byte for a handle on `file`, or returns `None` if another handle, here or in another
+    /// Takes the bytes for a handle on `file`, or returns `None` if another handle, here or in another
     /// process, keeps it out.
     pub(crate) fn take(file: &File, exclusion: Exclusion) -> io::Result<Option<Self>> {
         let status = Status::of(file)?;
-        let inode = (status.device, status.inode);
-        let origin = Origin::here();
-        let mut claimed = claimed();
-        if claimed.get(&inode).is_some_and(|found| !found.origin.is_here()) {
-            claimed.remove(&inode);
+        let (inode, origin) = (Inode::of(&status), Origin::here());
+        let mut list = list();
+        if let Some(claimed) = list.claimed(inode) {
+            let is_in = claimed.join(file, exclusion);
+            // Before the claim, whose file may be closed with it.
+            drop(list);
+            return Ok(if is_in? { Some(Self { inode, origin, claimed }) } else { None });
         }
-        if let Some(found) = claimed.get_mut(&inode) {
-            let both = [found.exclusion, exclusion];
-            // The lock of the others may have ended since, and another process may have come.
-            if both.contains(&Exclusion::Everybody)
-                || !lock(file, libc::F_SETLK, kind_of(exclusion))?
-            {
-                return Ok(None);
-            }
-            found.handle_count += 1;
-            return Ok(Some(Self { inode, origin }));
-        }
-        let file = OwnFile::of_claim(file.try_clone()?, status.device, status.inode);
-        if !lock(&file, libc::F_SETLK, kind_of(exclusion))? {
+        if list.closing.contains(&inode) {
+            // A close that has begun without a claim would end it.
             return Ok(None);
         }
-        claimed.insert(inode, Claimed { file, exclusion, handle_count: 1, origin });
-        Ok(Some(Self { inode, origin }))
-    }
-}
-
-/// Takes the lock anew for the handles of this process on an inode, of which a descriptor was closed.
-pub(super) fn renew(status: &Status) {
-    renew_inode((status.device, status.inode));
-}
-
-/// Returns whether a handle of this process has a claim on a file.
-pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
-    let status = Status::of(file)?;
-    let inode = (status.device, status.inode);
-    Ok(claimed().get(&inode).is_some_and(|found| found.origin.is_here()))
-}
-
-/// Takes the claims on an inode anew when it is dropped, after a descriptor of the file was closed.
-#[derive(Debug)]
-pub(super) struct Renewing(pub(super) Inode);
-
-impl Renewing {
-    /// For a file that is open, at which somebody has looked.
-    pub(super) fn of(status: &Status) -> Self {
-        Self((status.device, status.inode))
-    }
-
-    /// Ends it: the descriptor stays open.
-    pub(super) fn end(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Renewing {
-    fn drop(&mut self) {
-        renew_inode(self.0);
-    }
-}
-
-fn renew_inode(inode: Inode) {
-    if let Some(found) = claimed().get(&inode).filter(|found| found.origin.is_here()) {
-        // It cannot be helped here: without the lock, `flock` is what excludes others.
-        if let Ok(file) = found.file.checked() {
-            let _ = lock(file, libc::F_SETLK, kind_of(found.exclusion));
+        let again = OwnFile::known(file.try_clone()?, status.device, status.inode);
+        let is_in = lock_claim(file, exclusion);
+        if !matches!(is_in, Ok(true)) {
+            // Before the file, as above.
+            drop(list);
+            return is_in.map(|_| None);
         }
-    }
-}
-
-impl Claim {
-    /// Takes the lock anew after a descriptor of the file was closed.
-    pub(super) fn renew(&self) {
-        renew_inode(self.inode);
+        let state = Mutex::new(State { handle_count: 1, closing_count: 0 });
+        let claimed = Arc::new(Claimed { file: again, exclusion, state });
+        list.claimed.insert(inode, Arc::downgrade(&claimed));
+        Ok(Some(Self { inode, origin, claimed }))
     }
 }
 
 impl Drop for Claim {
-    /// Gives the place up, after the handle has closed its descriptor.
+    /// Gives the place up.
     fn drop(&mut self) {
         if !self.origin.is_here() {
             return;
         }
-        let mut claimed = claimed();
-        let Some(found) = claimed.get_mut(&self.inode) else { return };
-        found.handle_count -= 1;
-        if found.handle_count == 0 {
-            if let Ok(file) = found.file.checked() {
-                let _ = lock(file, libc::F_SETLK, libc::F_UNLCK);
+        let mut list = list();
+        let mut state = self.claimed.state();
+        state.handle_count -= 1;
+        if state.handle_count == 0 {
+            if let Ok(file) = self.claimed.file.checked() {
+                let _ = lock(file, Bytes::Claim, libc::F_UNLCK);
             }
-            claimed.remove(&self.inode);
-        } else {
-            drop(claimed);
-            self.renew();
+            list.claimed.remove(&self.inode);
         }
     }
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
+    use std::cell::RefCell;
+    use std::panic::AssertUnwindSafe;
+    use std::rc::Rc;
+
     use super::super::byte_locks::{self, LockByte, LockKind};
+    use super::super::neighbours::{Neighbours, try_keep_writers_out};
     use super::*;
+    use crate::options::Sharing;
 
     /// Returns whether a handle with a path gets in that reads, and keeps the lock.
     fn is_read(file: &File) -> bool {
@@ -196,6 +363,164 @@ mod tests {
     /// Returns whether one gets in that writes.
     fn is_written(file: &File) -> bool {
         byte_locks::try_lock(file, LockByte::WRITER, LockKind::Exclusive).expect("nothing fails")
+    }
+
+    thread_local! {
+        /// What this thread does behind its next close, before its claims are locked anew.
+        static BEHIND_CLOSE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn run_behind_close() {
+        if let Some(run) = BEHIND_CLOSE.take() {
+            run();
+        }
+    }
+
+    /// Closes another descriptor of a file by `close`, and returns what `look` finds before the claims are locked
+    /// anew.
+    fn behind_close<T: 'static>(
+        close: impl FnOnce(),
+        look: impl FnOnce() -> T + 'static,
+    ) -> Option<T> {
+        let found = Rc::new(RefCell::new(None));
+        let to_find = found.clone();
+        BEHIND_CLOSE.set(Some(Box::new(move || *to_find.borrow_mut() = Some(look()))));
+        close();
+        found.take()
+    }
+
+    /// Runs `what` in a child of a fork, which a signal ends if it hangs, and returns whether it returned `true`.
+    fn in_child(what: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child runs what it is given, and ends itself.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: the call has no conditions.
+                unsafe { libc::alarm(60) };
+                let is_true = std::panic::catch_unwind(AssertUnwindSafe(what)).unwrap_or(false);
+                // SAFETY: nothing of the parent's runs.
+                unsafe { libc::_exit(i32::from(!is_true)) }
+            }
+            child => {
+                assert!(child > 0);
+                let mut status = 0;
+                // SAFETY: the pointer leads to an integer.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                status == 0
+            }
+        }
+    }
+
+    /// Who gets in, each from a description or a process of his own, and leaves again.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Comers {
+        /// A handle that takes a turn.
+        turn: bool,
+        reader: bool,
+        writer: bool,
+        /// One that only keeps writers out, as a backup does.
+        observer: bool,
+        /// Claims of another process.
+        claims: [bool; 2],
+        /// Another process that locks the whole file.
+        whole: bool,
+    }
+
+    /// Asks each, without a close in this process: that would end the claims, as what is asked for does.
+    fn comers(file: &File) -> Comers {
+        let is_in = |lock: &dyn Fn(&File) -> io::Result<bool>| {
+            let is_in = lock(file).expect("nothing fails");
+            Neighbours::unlock(file);
+            is_in
+        };
+        let claims = [Exclusion::Writers, Exclusion::Everybody].map(|exclusion| {
+            in_child(|| Claim::take(file, exclusion).expect("nothing fails").is_some())
+        });
+        let whole = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        Comers {
+            turn: is_in(&|file| Neighbours::try_lock_to_write(file, Sharing::PerCall)),
+            reader: is_in(&|file| Neighbours::try_lock_to_read(file, Sharing::PerCall)),
+            writer: is_in(&|file| Neighbours::try_lock_to_write(file, Sharing::OneWriter)),
+            observer: is_in(&try_keep_writers_out),
+            claims,
+            whole: in_child(|| rustix::fs::fcntl_lock(file, whole).is_ok()),
+        }
+    }
+
+    /// Returns who comes in while a descriptor of a claimed file is closed, and behind that.
+    fn comers_while_closing(exclusion: Exclusion, locks_whole: bool) -> [Comers; 2] {
+        let file = tempfile::NamedTempFile::new().expect("nothing fails");
+        let open = || File::options().read(true).write(true).open(file.path());
+        let [own, closed, other] = [(); 3].map(|()| open().expect("nothing fails"));
+        let other = Rc::new(other);
+        let claim = Claim::take(&own, exclusion).expect("nothing fails").expect("it is free");
+        if locks_whole {
+            let whole = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+            rustix::fs::fcntl_lock(&own, whole).expect("it is this process's own");
+        }
+        let closed = OwnFile::new(closed).expect("nothing fails");
+        let looked_at = other.clone();
+        let while_closing = behind_close(|| drop(closed), move || comers(&looked_at));
+        let behind = comers(&other);
+        drop(claim);
+        let after = comers(&other);
+        assert!(
+            after.turn && after.writer && after.whole && after.claims == [true; 2],
+            "{after:?}"
+        );
+        [while_closing.expect("it was closed"), behind]
+    }
+
+    #[test]
+    fn nobody_comes_in_while_another_descriptor_of_a_claimed_file_is_closed() {
+        for locks_whole in [false, true] {
+            let found = comers_while_closing(Exclusion::Everybody, locks_whole);
+            assert_eq!(found, [Comers::default(); 2], "{locks_whole}");
+            let found = comers_while_closing(Exclusion::Writers, locks_whole);
+            let readers =
+                Comers { reader: true, observer: true, claims: [true, false], ..Comers::default() };
+            assert_eq!(found, [readers; 2], "{locks_whole}");
+        }
+        for exclusion in [Exclusion::Everybody, Exclusion::Writers] {
+            let unguarded = || comers_while_closing(exclusion, false);
+            let [found, _] = mutant::with(Mutant::ClosesUnguarded, unguarded);
+            assert!(found.turn && found.writer && found.claims == [true; 2] && found.whole);
+        }
+    }
+
+    #[test]
+    fn a_claim_that_comes_while_a_descriptor_is_closed_does_not_end_with_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || Rc::new(File::options().read(true).write(true).open(file.path()).unwrap());
+        let (own, other) = (open(), open());
+        let taking = own.clone();
+        let closed = OwnFile::new(File::open(file.path()).unwrap()).unwrap();
+        let take = move || Claim::take(&taking, Exclusion::Everybody).unwrap().is_some();
+        assert_eq!(behind_close(|| drop(closed), take), Some(false), "the close is not over");
+        let _claim = Claim::take(&own, Exclusion::Everybody).unwrap().unwrap();
+        assert!(!is_read(&other));
+    }
+
+    #[test]
+    fn a_child_that_is_forked_while_the_list_is_locked_drops_its_handles_and_claims() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
+        let own = open();
+        let mut handles = [(); 2].map(|()| {
+            let claim = Claim::take(&own, Exclusion::Writers).unwrap();
+            Some((OwnFile::new(open()).unwrap(), claim.unwrap()))
+        });
+        let claimed = handles[0].as_ref().unwrap().1.claimed.clone();
+        // As another thread might have.
+        let locked = (list(), claimed.state());
+        let mut drop_them = || {
+            handles = [None, None];
+            Claim::take(&open(), Exclusion::Writers).unwrap().is_some()
+        };
+        assert!(in_child(&mut drop_them));
+        let take = || Claim::take(&own, Exclusion::Writers).is_ok();
+        assert!(in_child(take));
+        assert!(!in_child(|| mutant::with(Mutant::UsesListOfParent, take)));
+        drop(locked);
     }
 
     #[test]
@@ -236,7 +561,7 @@ mod tests {
         drop(open());
         assert!(is_read(&own), "the lock has ended");
         byte_locks::unlock_all(&own).unwrap();
-        claim.renew();
+        claim.inode.renew();
         assert!(!is_read(&own) && !is_written(&own));
     }
 

@@ -148,6 +148,10 @@ pub(crate) enum Mutant {
     SamplesAcrossSplits,
     /// A close gives back all that is free, whether deletes may need it or not.
     GivesReserveBack,
+    /// A claim has no lock while a descriptor of its file is closed.
+    ClosesUnguarded,
+    /// A child of a fork uses the list of claims of its parent.
+    UsesListOfParent,
     /// Compaction finds nothing to do.
     NeverCompacts,
 }

@@ -79,6 +79,10 @@ mod system {
         // SAFETY: the process has no other thread that does anything, and the child ends itself.
         match unsafe { libc::fork() } {
             0 => {
+                // SAFETY: the call has no conditions. The signal ends a child that hangs.
+                unsafe {
+                    libc::alarm(u32::try_from(crate::support::HANG.as_secs()).unwrap_or(u32::MAX))
+                };
                 let is_true = what();
                 // SAFETY: nothing of the parent's runs.
                 unsafe { libc::_exit(i32::from(!is_true)) }
@@ -542,6 +546,45 @@ fn a_claim_stays_whatever_ends_another_open_of_its_file() {
         assert_eq!(refused.kind(), ErrorKind::NotAStore);
         assert!(is_kept_from_others(&empty), "a backup of what is no store");
     });
+}
+
+/// Each close ends the lock of the process for a moment. A child of a fork has none of the threads that close.
+#[test]
+fn nobody_comes_in_and_no_child_hangs_while_threads_close_descriptors_of_a_claimed_file() {
+    alone(
+        "nobody_comes_in_and_no_child_hangs_while_threads_close_descriptors_of_a_claimed_file",
+        || {
+            let dir = tempfile::tempdir().unwrap();
+            let path = new_store(&dir);
+            let file = SharedFile::for_writer(open_file(&path, true), &path).unwrap();
+            let db = Options::new().open_shared(&file).unwrap();
+            let mut handles = Some((db, file));
+            let is_over = AtomicBool::new(false);
+            let close = || {
+                while !is_over.load(Ordering::Relaxed) {
+                    SharedFile::close_other(open_file(&path, false));
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(close);
+                scope.spawn(close);
+                let at_once = Options::new().lock_timeout(Duration::ZERO);
+                let are_out = (0..8).all(|_| {
+                    in_child(|| {
+                        drop(handles.take());
+                        (0..8).all(|_| {
+                            at_once.clone().sharing(Sharing::PerCall).open(&path).is_err()
+                                && at_once.clone().read_only().open(&path).is_err()
+                                && SharedFile::for_reader(open_file(&path, false), &path).is_err()
+                        })
+                    })
+                });
+                is_over.store(true, Ordering::Relaxed);
+                assert!(are_out);
+            });
+            assert!(handles.is_some_and(|(db, _)| db.put("key", "value").is_ok()));
+        },
+    );
 }
 
 /// Readers that must have an index of their own claim the file, and each closes the description it has looked with.

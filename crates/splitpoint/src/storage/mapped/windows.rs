@@ -306,8 +306,10 @@ impl Windows {
                 }
                 if is_kept {
                     keep(&reservation, start + at, bytes);
-                } else if clean.is_none() && was_huge {
-                    ARE_SPLIT.get_or_init(|| !reservation.has_huge_pages(start + at));
+                } else if clean.is_none() && was_huge && ARE_SPLIT.get().is_none() {
+                    // Not while others would wait, as a child of a fork would for ever.
+                    let are_split = !reservation.has_huge_pages(start + at);
+                    let _ = ARE_SPLIT.set(are_split);
                 }
             }
         }
