@@ -8,7 +8,7 @@ use splitpoint::Error;
 
 use crate::command::convert::expected::{Expected, Why, survey};
 use crate::command::convert::goal::{Goal, TargetFormat};
-use crate::command::convert::in_place::{check_is_part, parts_of, take_place};
+use crate::command::convert::in_place::{Place, check_is_part, parts_of};
 use crate::command::duplicates::{Duplicates, Keep, Records, Several, Taken};
 use crate::command::shared::Showing;
 use crate::command::target::Target;
@@ -95,15 +95,20 @@ struct Report {
 
 /// Converts every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let goal = Goal::of(args)?;
+    let mut goal = Goal::of(args)?;
     let opened = store::open(&args.source, console)?;
     let mut expected = survey(&opened, args, console)?;
     let keep = goal.keep(args);
     let several = expected.settle_several(args, keep)?;
     let parts = parts_of(&opened, &goal.source);
-    if args.in_place {
+    let place = if args.in_place {
         check_is_part(&goal.source, &parts)?;
-    }
+        let place = Place::of(&goal.source, &parts)?;
+        goal.path = place.new_path();
+        Some(place)
+    } else {
+        None
+    };
     expected.check_replaceable(args)?;
     let taken = taken_keys(&opened, keep, expected.several)?;
     let interrupt = Interrupt::watch();
@@ -140,9 +145,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         expected.leave_out(Why::Refused);
     }
     expected.left_out.append(made.left_out);
-    let (dest, kept) = if args.in_place {
+    let (dest, kept) = if let Some(place) = place {
         expected.check_replaceable(args).inspect_err(|_| drop(fs::remove_file(&goal.path)))?;
-        (&goal.source, take_place(&parts, &goal.source, &goal.path)?)
+        (&goal.source, place.take(&parts, &goal.path)?)
     } else {
         (&goal.path, Vec::new())
     };

@@ -1,5 +1,6 @@
 //! `splitpoint convert`: to stores and to files of db 1.85, and what can go wrong on the way.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -164,6 +165,64 @@ fn a_conversion_in_place_follows_a_link_and_can_be_to_db_185() {
     assert!(sandbox.run(&["identify", "dir/data"]).text().contains("db 1.85 hash"));
     assert_eq!(lines(&sandbox.run(&["dump", "link"]).stdout), expected);
     assert_nothing_made(&sandbox, &["link.new", "link.old", "dir/data.new"]);
+}
+
+/// Makes a pair in another directory, and links to both files.
+fn with_linked_pair() -> (Sandbox, BTreeSet<String>) {
+    let pair = ["sdbm-be-bin.pag", "sdbm-be-bin.dir"];
+    let sandbox = with_samples(&pair);
+    let expected = lines(&sandbox.run(&["dump", "sdbm-be-bin"]).stdout);
+    std::fs::create_dir(sandbox.path("dir")).unwrap();
+    for (file, name) in pair.iter().zip(["mail.pag", "mail.dir"]) {
+        std::fs::rename(sandbox.path(file), sandbox.path(&format!("dir/{name}"))).unwrap();
+        std::os::unix::fs::symlink(format!("dir/{name}"), sandbox.path(name)).unwrap();
+    }
+    (sandbox, expected)
+}
+
+/// The name of a pair leads to the store, which is where the files were, and the links to them are gone.
+#[test]
+fn a_conversion_in_place_of_linked_files_leaves_a_link_to_the_store() {
+    for source in ["mail", "mail.pag"] {
+        let (sandbox, expected) = with_linked_pair();
+        let old = sandbox.read("mail.pag");
+        let outcome = sandbox.run(&["convert", "--in-place", source]);
+        assert_eq!(outcome.exit, 0, "{}", outcome.stderr);
+        let [kept, dir] =
+            ["mail.pag.old", "mail.dir.old"].map(|name| sandbox.path("dir").join(name));
+        let kept_in_words = format!(
+            "to `{source}`; the old files are now `{}` and `{}`",
+            kept.canonicalize().unwrap().display(),
+            dir.canonicalize().unwrap().display()
+        );
+        assert!(outcome.stderr.contains(&kept_in_words), "{}", outcome.stderr);
+        assert!(sandbox.read("dir/mail.pag.old") == old);
+        let link = std::fs::read_link(sandbox.path(source)).unwrap();
+        assert_eq!(link, Path::new("dir").join(source));
+        assert!(sandbox.run(&["identify", source]).text().contains("Splitpoint store"));
+        assert!(lines(&sandbox.run(&["dump", source]).stdout) == expected);
+        let others: Vec<_> = ["mail", "mail.pag", "mail.dir", "mail.new", "mail.pag.new"]
+            .into_iter()
+            .filter(|name| *name != source)
+            .collect();
+        assert_nothing_made(&sandbox, &others);
+        let there: Vec<_> = others.iter().map(|name| format!("dir/{name}")).collect();
+        assert_nothing_made(&sandbox, &there.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+/// The stem of a pair may be the name of something else where the links lead.
+#[test]
+fn a_conversion_in_place_of_linked_files_replaces_nothing_else() {
+    let (sandbox, _) = with_linked_pair();
+    sandbox.write("dir/mail", b"other");
+    let before = ["mail.pag", "mail.dir"].map(|name| sandbox.read(name));
+    let outcome = sandbox.run(&["convert", "--in-place", "mail"]);
+    assert_eq!(outcome.exit, 3, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("dir/mail` already exists"), "{}", outcome.stderr);
+    assert!(sandbox.read("dir/mail") == b"other");
+    assert!(["mail.pag", "mail.dir"].map(|name| sandbox.read(name)) == before);
+    assert_nothing_made(&sandbox, &["mail", "mail.new", "dir/mail.new", "dir/mail.pag.old"]);
 }
 
 /// The second file of a pair cannot be kept: then neither is, and nothing has changed.
