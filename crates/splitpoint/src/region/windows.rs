@@ -239,7 +239,8 @@ impl Windows {
         start + (line - piece_of(piece).first_line) * LINE_BYTES
     }
 
-    /// Returns a copy of a line of a file, read by [`Storage::read_scattered`].
+    /// Returns a copy of a line of a file, read by [`Storage::read_scattered`]. What was found in several
+    /// counts once [`vouch_for_copies`](Self::vouch_for_copies) has returned.
     pub(crate) fn copy_of(&self, window: LineWindow, line: u64) -> Result<Line> {
         let line_count = self.line_count(window);
         if line >= line_count {
@@ -250,6 +251,12 @@ impl Windows {
         let read = self.storage.read_scattered(self.line_offset(window, line), &mut bytes);
         read.map_err(|source| io_error("read the index of", self.storage.path(), source))?;
         Ok(Line::of_bytes(&bytes))
+    }
+
+    /// Returns an error if the copies may be of another file, which has got the descriptor of this one.
+    pub(crate) fn vouch_for_copies(&self) -> Result<()> {
+        let is_own = self.storage.vouch_for_reads();
+        is_own.map_err(|source| io_error("read the index of", self.storage.path(), source))
     }
 
     /// Returns the pages of lines of a window, if their faults can be taken ahead.

@@ -267,7 +267,11 @@ impl Storage for Mapped {
     }
 
     fn read_scattered(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.file.checked()?.read_exact_at(into, offset)
+        self.file.read_exact_at(into, offset)
+    }
+
+    fn vouch_for_reads(&self) -> io::Result<()> {
+        self.file.checked().map(drop)
     }
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
@@ -841,9 +845,11 @@ mod tests {
         let number = file.as_raw_fd();
         let storage = Mapped::new(file, path, true).unwrap();
         let (pipe, _end) = std::io::pipe().unwrap();
+        storage.vouch_for_reads().unwrap();
         // SAFETY: the descriptor is open, and this value is never dropped.
         let mut place = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
         rustix::io::dup2(&pipe, &mut place).unwrap();
+        assert!(storage.vouch_for_reads().is_err());
         // A pipe has no range to be synced.
         assert!(!storage.has_write_back_error());
         assert_eq!(storage.first_touch(), FirstTouch::Write);

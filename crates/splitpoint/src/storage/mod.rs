@@ -366,11 +366,20 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// of each of many pages cost less so than the faults of these pages, which map their neighbours too. What was
     /// stored through a window is there.
     ///
+    /// It does not ask whether the file is still this handle's. What several calls have
+    /// read counts once [`vouch_for_reads`](Self::vouch_for_reads) has returned.
+    ///
     /// # Errors
     ///
     /// What the system says.
     fn read_scattered(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         into.copy_from_slice(&self.read(offset, into.len() as u64));
+        Ok(())
+    }
+
+    /// Returns an error if the descriptor does not lead to the file any more: a program may close numbers that it
+    /// does not know, and a file of its own gets such a number.
+    fn vouch_for_reads(&self) -> io::Result<()> {
         Ok(())
     }
 
