@@ -54,7 +54,8 @@ impl LockByte {
     /// That a handle has the file open. It is locked together with the byte before it.
     pub(crate) const PRESENCE: Self = Self(WRITER_BYTE_OFFSET);
     /// That a process closes a descriptor of the file, with which its claims end for a moment.
-    pub(super) const CLOSING: Self = Self(WRITER_BYTE_OFFSET - 1);
+    #[cfg(target_os = "linux")]
+    const CLOSING: Self = Self(WRITER_BYTE_OFFSET - 1);
     /// That a handle may change the file.
     pub(crate) const WRITER: Self = Self(WRITER_BYTE_OFFSET + 1);
     /// That a writer is opening the file.

@@ -412,6 +412,7 @@ mod tests {
 
     /// Who gets in, each from a description or a process of his own, and leaves again.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[expect(clippy::struct_excessive_bools, reason = "each is of another comer")]
     struct Comers {
         /// A handle that takes a turn.
         turn: bool,
