@@ -172,10 +172,12 @@ fn with_linked_pair() -> (Sandbox, BTreeSet<String>) {
     let pair = ["sdbm-be-bin.pag", "sdbm-be-bin.dir"];
     let sandbox = with_samples(&pair);
     let expected = lines(&sandbox.run(&["dump", "sdbm-be-bin"]).stdout);
-    std::fs::create_dir(sandbox.path("dir")).unwrap();
+    std::fs::create_dir(sandbox.path("dir")).expect("nothing is in the way");
     for (file, name) in pair.iter().zip(["mail.pag", "mail.dir"]) {
-        std::fs::rename(sandbox.path(file), sandbox.path(&format!("dir/{name}"))).unwrap();
-        std::os::unix::fs::symlink(format!("dir/{name}"), sandbox.path(name)).unwrap();
+        std::fs::rename(sandbox.path(file), sandbox.path(&format!("dir/{name}")))
+            .expect("nothing is in the way");
+        std::os::unix::fs::symlink(format!("dir/{name}"), sandbox.path(name))
+            .expect("nothing is in the way");
     }
     (sandbox, expected)
 }
