@@ -9,10 +9,12 @@
 //! | a hole, as after `cp --sparse` | `FIEMAP`, or `SEEK_HOLE` where there is none | `fallocate` |
 //! | a block that is shared, as after `cp --reflink` | `FIEMAP` | `FALLOC_FL_UNSHARE_RANGE` |
 //! | any block of a file on btrfs | by its file system | impossible: see [`Room`] |
+//! | a page of a file on tmpfs, which are its blocks | `cachestat`, where the kernel has it | `fallocate` |
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -38,12 +40,36 @@ const FOLIO_BYTES_MAX: u64 = 2 << 20;
 /// `f_type` of btrfs.
 const BTRFS: i64 = 0x9123_683e;
 
+/// `f_type` of tmpfs.
+const TMPFS: i64 = 0x0102_1994;
+
+/// What a file system does with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Takes a new one for each page that is written again.
+    Btrfs,
+    /// Has it in memory only.
+    Tmpfs,
+    /// Keeps it until it is shared or given back.
+    Other,
+}
+
+impl Kind {
+    fn of(file: &File) -> Self {
+        match rustix::fs::fstatfs(file).map(|system| system.f_type & 0xffff_ffff) {
+            Ok(BTRFS) => Self::Btrfs,
+            Ok(TMPFS) => Self::Tmpfs,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// btrfs reserves room for each page that is stored to, and raises a signal if there is none. So it
 /// does for a file with the flag `C` (no copy on write), whose blocks it then does not use (Linux
 /// 6.18). New files therefore do not get that flag, which would also cost them reflinks and
 /// checksums.
 fn is_btrfs(file: &File) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type & 0xffff_ffff == BTRFS)
+    Kind::of(file) == Kind::Btrfs
 }
 
 /// What a handle has claimed of its file.
@@ -53,7 +79,7 @@ fn is_btrfs(file: &File) -> bool {
 /// then, so whoever begins to change it forgets what was claimed before.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    is_btrfs: OnceLock<bool>,
+    kind: OnceLock<Kind>,
     /// The position to which the description goes back after a look for holes: its mark.
     mark: Option<u64>,
     claimed: Mutex<Vec<(Range<u64>, Room)>>,
@@ -68,24 +94,18 @@ impl Claims {
     /// Returns those of a file of which no block can be claimed.
     #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
     pub(super) fn without_room() -> Self {
-        Self { is_btrfs: OnceLock::from(true), ..Self::default() }
+        Self { kind: OnceLock::from(Kind::Btrfs), ..Self::default() }
     }
 
     /// Ensures the same as [`claim`](Self::claim) for a range that is claimed once.
     pub(super) fn claim_once(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
-        if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {
-            return Ok(Room::OfFileSystem);
-        }
-        claim_blocks(file, &widened(range), self.mark)
+        self.claim_of(file, &widened(range))
     }
 
     /// Ensures the same for a range that is claimed once, but for the rest of the folios at its ends: the file
     /// system must have room for that.
     pub(super) fn claim_alone(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
-        if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {
-            return Ok(Room::OfFileSystem);
-        }
-        claim_blocks(file, &range, self.mark)
+        self.claim_of(file, &range)
     }
 
     /// Ensures that stores to a range of the file find their blocks.
@@ -97,9 +117,6 @@ impl Claims {
     ///
     /// Two system calls if nothing is missing; none if the range was claimed before.
     pub(super) fn claim(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
-        if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {
-            return Ok(Room::OfFileSystem);
-        }
         let range = widened(range);
         // A push leaves the list whole.
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,9 +124,17 @@ impl Claims {
         if let Some((_, room)) = claimed.iter().find(|(known, _)| is_within(known)) {
             return Ok(*room);
         }
-        let room = claim_blocks(file, &range, self.mark)?;
+        let room = self.claim_of(file, &range)?;
         claimed.push((range, room));
         Ok(room)
+    }
+
+    fn claim_of(&self, file: &File, range: &Range<u64>) -> io::Result<Room> {
+        match self.kind.get_or_init(|| Kind::of(file)) {
+            Kind::Btrfs => Ok(Room::OfFileSystem),
+            Kind::Tmpfs => claim_pages(file, range),
+            Kind::Other => claim_blocks(file, range, self.mark),
+        }
     }
 
     /// Claims anew what was claimed before, when it is asked for.
@@ -121,6 +146,34 @@ impl Claims {
 /// Returns the complete folios of a range.
 pub(crate) fn widened(range: Range<u64>) -> Range<u64> {
     range.start / FOLIO_BYTES_MAX * FOLIO_BYTES_MAX..range.end.next_multiple_of(FOLIO_BYTES_MAX)
+}
+
+/// Claims the pages of a range of a file on a tmpfs. It knows no `FIEMAP`, and a look for a hole walks over the pages
+/// of all the file up to the next one: of a file of 1.5 GB, with one look for each of 45 ranges, for a second.
+fn claim_pages(file: &File, range: &Range<u64>) -> io::Result<Room> {
+    let range = range.start..range.end.min(Status::of(file)?.bytes);
+    if range.is_empty() || has_all_pages(file, &range) {
+        return Ok(Room::Claimed);
+    }
+    match fallocate(file, FallocateFlags::empty(), &range) {
+        Err(error) if is_unknown(&error) => Ok(Room::Claimed),
+        filled => filled.map(|()| Room::Claimed),
+    }
+}
+
+/// Returns whether all pages of a range are in the page cache, as far as the kernel says so (from Linux 6.5 on, if
+/// no filter of system calls is in between). Those that the kernel has moved to a swap device are not.
+fn has_all_pages(file: &File, range: &Range<u64>) -> bool {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let asked = [range.start, range.end - range.start];
+    // Pages in the cache, dirty ones, those being written, evicted ones, evicted ones of late.
+    let mut found = [0_u64; 5];
+    // SAFETY: the kernel reads two numbers and writes five: `struct cachestat_range`, `struct cachestat`.
+    let code = unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), asked.as_ptr(), found.as_mut_ptr(), 0)
+    };
+    let page_bytes = rustix::param::page_size() as u64;
+    code == 0 && found[0] == range.end.div_ceil(page_bytes) - range.start / page_bytes
 }
 
 fn claim_blocks(file: &File, range: &Range<u64>, mark: Option<u64>) -> io::Result<Room> {
@@ -373,6 +426,33 @@ mod tests {
             });
             assert_eq!(rustix::fs::tell(&file), Ok(1 << 40));
         }
+    }
+
+    #[test]
+    fn a_page_of_a_tmpfs_is_claimed_where_there_is_none() {
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
+        if Kind::of(&file) != Kind::Tmpfs {
+            println!("skipped: no tmpfs");
+            return;
+        }
+        file.set_len((1 << 20) + 5).unwrap();
+        file.write_all_at(&vec![7; 256 << 10], 0).unwrap();
+        if !has_all_pages(&file, &(0..4096)) {
+            println!("this kernel has no cachestat: each claim allocates");
+        }
+        let blocks = || file.metadata().unwrap().blocks() * 512;
+        let before = blocks();
+        let claims = Claims::default();
+        assert_eq!(claims.claim_alone(&file, 0..256 << 10).unwrap(), Room::Claimed);
+        assert_eq!(blocks(), before, "nothing was missing");
+        assert!(!has_all_pages(&file, &(252 << 10..260 << 10)));
+        claims.claim_alone(&file, 252 << 10..260 << 10).unwrap();
+        assert_eq!(blocks(), before + 4096, "one page was");
+        claims.claim(&file, 0..4096).unwrap();
+        assert_eq!(blocks(), (1 << 20) + 4096);
+        let mut bytes = vec![1; 256 << 10];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 7));
     }
 
     /// `fallocate` of a complete range is refused by some full file systems, also if it has no hole.
