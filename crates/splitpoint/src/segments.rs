@@ -35,9 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::atomic::may_be_killed;
 use crate::checksum;
-use crate::format::GRANULE_BYTES;
+use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX};
 use crate::space::Extent;
-use crate::storage::WordMap;
+use crate::storage::{WordMap, prefetch};
 
 /// The use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,6 +322,16 @@ impl SegmentTable {
         let size_shift = self.entry(unit as usize)?.word() >> USE_BITS & ((1 << SIZE_BITS) - 1);
         let first = (unit >> size_shift << size_shift) as usize;
         Some((first, self.entry(first)?))
+    }
+
+    /// Asks for the entries that lead from a record at `offset` to the counts of its segment, if that is of the
+    /// largest size, as most are.
+    #[inline]
+    pub(crate) fn prefetch_counts(&self, offset: u64) {
+        let entries = self.words.all().as_ptr().cast::<[AtomicU64; 2]>();
+        for first in [offset, offset & !(LOG_SEGMENT_BYTES_MAX - 1)] {
+            prefetch(entries.wrapping_add((first >> self.unit_shift) as usize).cast());
+        }
     }
 
     /// Has the table look at the entries of `unit_count` units at least, as far as it has room.

@@ -212,6 +212,9 @@ impl Store {
             return Ok(None);
         }
         let prev = at.found.map(|(_, _, slot)| slot.addr());
+        if let (Some(prev), Some(segments)) = (prev, writer.extents.segments()) {
+            segments.prefetch_counts(prev.offset());
+        }
         if at.found.is_none() && at.empty.is_none() {
             writer.extents.reserve_overflow_lines(1)?;
             at = self.locate(put.payload.key, put.hash)?;
@@ -286,6 +289,9 @@ impl Store {
         self.group.check()?;
         let at = self.locate(key, hash)?;
         let Some((_, _, slot)) = at.found else { return Ok(false) };
+        if let Some(segments) = writer.extents.segments() {
+            segments.prefetch_counts(slot.addr().offset());
+        }
         let old_bytes = self.bytes_of_record(slot.addr())?;
         let value = hash.to_le_bytes();
         let tombstone = Payload::new(RecordKind::Delete, &[], &value);
