@@ -392,7 +392,7 @@ impl Compaction {
             let worth = is_closed.then(|| worth(&segment, next_sequence)).flatten();
             worth.map(|worth| (worth, segment))
         };
-        let unit_count = segments.unit_end();
+        let unit_count = segments.unit_count();
         let mut best = None;
         if unit_count > UNITS_LOOKED_AT {
             let units = (0..UNITS_SAMPLED).map(|_| self.next_sample() % unit_count);

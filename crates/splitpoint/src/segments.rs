@@ -124,15 +124,14 @@ pub(crate) struct SegmentTable {
     /// log2 of the bytes of a unit.
     unit_shift: u32,
     words: Words,
-    /// No segment is in the words from here on. Nobody has looked at them: [`make_room`](Self::make_room) clears
-    /// those that get a use. A table in the file has room for twice its entries and more, and an opening that
-    /// touched all of it would take most of its time for that.
-    end: usize,
     version: u64,
     /// Whether the unit is the first one of a segment that this handle has begun, so that it has counted all of the
     /// records there. Smaller segments than a unit are not among them.
     own: Vec<bool>,
 }
+
+/// Words of a table that are looked at together, to find its last entry.
+const SCANNED_WORDS: usize = 64;
 
 /// The next version of any table.
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
@@ -225,19 +224,15 @@ impl SegmentTable {
     pub(crate) fn of_words(unit_bytes: u64, words: Vec<u64>) -> Self {
         assert!(unit_bytes.is_power_of_two() && words.len().is_multiple_of(2));
         assert!((GRANULE_BYTES..=GRANULES_MAX * GRANULE_BYTES).contains(&unit_bytes));
-        let words: Vec<_> = words.into_iter().map(AtomicU64::new).collect();
-        let (unit_shift, end) = (unit_bytes.trailing_zeros(), words.len());
-        let (words, version) = (Words::Private(words), next_version());
-        Self { unit_shift, words, end, version, own: Vec::new() }
+        let words = words.into_iter().map(AtomicU64::new).collect();
+        let words = Words::Private(words);
+        let (unit_shift, version) = (unit_bytes.trailing_zeros(), next_version());
+        Self { unit_shift, words, version, own: Vec::new() }
     }
 
-    /// Returns the table that a mapped segment of the file has, as far as it is about the first `file_bytes` of
-    /// the file: the rest is not allocated.
-    pub(crate) fn of_map(unit_bytes: u64, map: WordMap, file_bytes: u64) -> Self {
-        let mut table = Self { words: Words::File(map), ..Self::new(unit_bytes) };
-        let unit_count = file_bytes.div_ceil(unit_bytes).min(table.unit_count());
-        table.end = 2 * unit_count as usize;
-        table
+    /// Returns the table that a mapped segment of the file has.
+    pub(crate) fn of_map(unit_bytes: u64, map: WordMap) -> Self {
+        Self { words: Words::File(map), ..Self::new(unit_bytes) }
     }
 
     /// Returns the size in bytes of a segment of the file that has room for the entries of a file of
@@ -272,32 +267,31 @@ impl SegmentTable {
         self.used_words().iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
-    /// Returns the words of all entries, without those at the end that are 0.
+    /// Returns the words of all entries, without those at the end that are 0. A table in the file has room for
+    /// twice its entries and more, and every opening looks at it.
     fn used_words(&self) -> &[AtomicU64] {
-        let words = &self.words.all()[..self.end];
-        let is_used =
-            |words: &[AtomicU64]| words.iter().any(|word| word.load(Ordering::Relaxed) != 0);
+        let words = self.words.all();
+        let is_used = |words: &[AtomicU64]| {
+            words.iter().fold(0, |all, word| all | word.load(Ordering::Relaxed)) != 0
+        };
+        let chunk_count = words.chunks(SCANNED_WORDS).rposition(is_used).map_or(0, |last| last + 1);
+        let words = &words[..words.len().min(chunk_count * SCANNED_WORDS)];
         let used = words.chunks(2).rposition(is_used).map_or(0, |last| last + 1);
         &words[..2 * used]
     }
 
     /// Returns the checksum of the table.
     pub(crate) fn crc(&self) -> u32 {
-        let mut content = [[0; 8]; 512];
-        self.used_words().chunks(content.len()).fold(0, |crc, words| {
-            for (bytes, word) in content.iter_mut().zip(words) {
-                *bytes = word.load(Ordering::Relaxed).to_le_bytes();
-            }
-            checksum::crc32c_append_words(crc, content[..words.len()].as_flattened(), [])
+        self.used_words().iter().fold(0, |crc, word| {
+            checksum::crc32c_append_words(crc, &[], [word.load(Ordering::Relaxed)])
         })
     }
 
     /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.
     pub(crate) fn moved_to(&self, map: WordMap) -> Self {
+        let (unit_shift, version) = (self.unit_shift, next_version());
+        let moved = Self { unit_shift, words: Words::File(map), version, own: self.own.clone() };
         let from = self.to_words();
-        let (unit_shift, end, version) = (self.unit_shift, from.len(), next_version());
-        let (words, own) = (Words::File(map), self.own.clone());
-        let moved = Self { unit_shift, words, end, version, own };
         assert!(from.len() <= moved.words.all().len(), "`map_bytes` has made room");
         for (to, from) in moved.words.all().iter().zip(from) {
             to.store(from, Ordering::Relaxed);
@@ -334,24 +328,12 @@ impl SegmentTable {
         }
     }
 
-    /// Has the table look at the entries of `unit_count` units at least, as far as it has room.
     fn make_room(&mut self, unit_count: usize) {
-        if 2 * unit_count <= self.end {
-            return;
-        }
         if let Words::Private(words) = &mut self.words
             && words.len() < 2 * unit_count
         {
             words.resize_with(2 * unit_count, AtomicU64::default);
         }
-        let words = self.words.all();
-        let end = words.len().min(2 * unit_count);
-        for word in &words[self.end..end] {
-            if word.load(Ordering::Relaxed) != 0 {
-                word.store(0, Ordering::Relaxed);
-            }
-        }
-        self.end = end;
     }
 
     /// Adds a segment of the log or of compacted records.
@@ -479,7 +461,7 @@ impl SegmentTable {
         let mut end = offset + GRANULE_BYTES;
         loop {
             let unit = (end >> self.unit_shift) as usize;
-            let Some(entry) = self.entry(unit).filter(|_| 2 * unit < self.end) else { return end };
+            let Some(entry) = self.entry(unit) else { return end };
             let at = self.granules_in(&first_of(end), unit);
             // The granules from there on that do not belong to the part.
             let others = (!entry.parts() | entry.firsts()) & !(at - 1);
@@ -673,9 +655,8 @@ impl SegmentTable {
     /// Returns the segments of big records and the log segments smaller than a unit, in the order of
     /// the file, each with whether its record is dead.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, bool)> + '_ {
-        let entries = self.used_words().as_chunks().0.iter().map(Entry).enumerate();
-        entries.filter(|(_, entry)| entry.firsts() != 0).flat_map(move |(unit, entry)| {
-            let (firsts, parts) = (entry.firsts(), entry.parts());
+        (0..self.used_words().len() / 2).flat_map(move |unit| {
+            let (firsts, parts) = (self.entry_of(unit).firsts(), self.entry_of(unit).parts());
             let start = (unit as u64) << self.unit_shift;
             bits_of(firsts).map(move |granule| {
                 let offset = start + granule * GRANULE_BYTES;
@@ -710,14 +691,9 @@ impl SegmentTable {
         })
     }
 
-    /// Returns the number of units that the table has room for.
-    fn unit_count(&self) -> u64 {
+    /// Returns the number of units that the table has entries for.
+    pub(crate) fn unit_count(&self) -> u64 {
         self.words.all().len() as u64 / 2
-    }
-
-    /// Returns the number of units behind which no segment is.
-    pub(crate) fn unit_end(&self) -> u64 {
-        self.end as u64 / 2
     }
 
     /// Returns the segment of a unit, as [`segment_at`](Self::segment_at).
@@ -935,7 +911,7 @@ mod tests {
     /// A table in the file has room for at least twice its entries.
     #[test]
     fn room_behind_the_last_entry_is_no_part_of_the_words() {
-        for used in [0_usize, 1, 2, 3, 63, 64, 65, 1000] {
+        for used in [0, 1, 2, 3, SCANNED_WORDS - 1, SCANNED_WORDS, SCANNED_WORDS + 1, 1000] {
             let entries: Vec<u64> = (1..=used as u64).collect();
             let of_room = |word_count| {
                 let mut words = entries.clone();
@@ -944,32 +920,12 @@ mod tests {
             };
             let least = used.next_multiple_of(2);
             let narrow = of_room(least);
-            for room in [2, 62, 64, 322] {
+            for room in [2, SCANNED_WORDS - 2, SCANNED_WORDS, 5 * SCANNED_WORDS + 2] {
                 let wide = of_room(least + room);
                 assert_eq!(wide.to_words(), narrow.to_words(), "{used} words and {room}");
                 assert_eq!((wide.to_words().len(), wide.crc()), (least, narrow.crc()));
             }
         }
-    }
-
-    /// Nothing vouches for the room of a table behind the end of the file.
-    #[test]
-    fn room_that_gets_a_use_is_cleared() {
-        let mut expected = table();
-        expected.begin_big(10 * UNIT - 4096..10 * UNIT);
-        let mut words = expected.to_words();
-        words.extend([u64::MAX; 64]);
-        let mut found = SegmentTable::of_words(UNIT, words);
-        found.end = 20;
-        assert_eq!((found.to_words(), found.crc()), (expected.to_words(), expected.crc()));
-        assert!(found.parts().eq(expected.parts()), "no part goes on behind the end");
-        found.mend(10 * UNIT);
-        for table in [&mut found, &mut expected] {
-            table.begin(12 * UNIT..16 * UNIT, SegmentUse::Log, 78);
-            table.begin_big(17 * UNIT + 4096..18 * UNIT + 4096);
-        }
-        assert_eq!(found.to_words(), expected.to_words());
-        assert_eq!(found.unit_end(), 19);
     }
 
     /// Each place between two stores of an addition or a removal.

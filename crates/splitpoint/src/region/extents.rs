@@ -215,7 +215,7 @@ impl Extents {
                 _ => map_words(&region, offset, bytes)?,
             };
             self.mapped = Some((extent, map.clone()));
-            SegmentTable::of_map(unit_bytes, map, file_bytes)
+            SegmentTable::of_map(unit_bytes, map)
         } else {
             meanwhile::at(Point::TableFound);
             let content = region.storage().read(offset, bytes);
@@ -225,9 +225,7 @@ impl Extents {
                 let (what, expected) = ("segment table, which has moved", offset);
                 return Err(Error::Corrupt { what, offset, expected, found: 0 });
             }
-            let unit_count = file_bytes.div_ceil(unit_bytes) as usize;
-            let words =
-                content[SegmentHeader::BYTES as usize..].chunks_exact(8).take(2 * unit_count);
+            let words = content[SegmentHeader::BYTES as usize..].chunks_exact(8);
             SegmentTable::of_words(unit_bytes, words.map(|word| u64_at(word, 0)).collect())
         };
         if superblock.is_clean {
