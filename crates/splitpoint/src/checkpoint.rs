@@ -317,7 +317,12 @@ fn blocks_bytes(record_count: u64, geometry: Geometry, packing: Packing, thread_
     // A bucket alone has an entry, and another one if its chain is long; those that are walked
     // share one.
     let entry_count = record_count.min(bucket_count) + record_count / ENTRY_SLOTS_MAX as u64;
-    let groups = bucket_count.div_ceil(GROUP_BUCKETS) * (ENTRY_HEAD_BYTES as u64 + GROUP_BUCKETS);
+    // Where one thread makes the image each bucket is alone.
+    let groups = if thread_count == 1 {
+        0
+    } else {
+        bucket_count.div_ceil(GROUP_BUCKETS) * (ENTRY_HEAD_BYTES as u64 + GROUP_BUCKETS)
+    };
     let bytes = record_count * packing.slot_bytes() as u64
         + entry_count * (ENTRY_HEAD_BYTES as u64 + 1)
         + groups;

@@ -37,9 +37,9 @@ pub(crate) struct Needs {
     pub(crate) segment_bytes: u64,
     /// The smallest there may be, where there is no room for that.
     pub(crate) segment_bytes_min: u64,
-    /// What a checkpoint of now takes at most.
+    /// What a checkpoint of now takes at most, or one after deletes alone.
     pub(crate) image_bytes: u64,
-    /// What the next one takes at most, when a segment of the log more is written.
+    /// What the next one takes at most, when a segment of the log more is written, or after deletes then.
     pub(crate) place_bytes: u64,
 }
 

@@ -116,8 +116,9 @@ impl Store {
         let later = Self::geometry_for(later_count, writer.superblock.fill_thousandths);
         let later = if later.bucket_count() < geometry.bucket_count() { geometry } else { later };
         let later_end = end + (added_bytes + image_bytes).div_ceil(GRANULE_BYTES);
-        let place_bytes = segment_bytes_later(later_count, later, later_end, unit_bytes);
-        let place_bytes = place_bytes.max(image_bytes);
+        // A split that finds no room is left out, and the puts go on.
+        let bytes_of = |shape| segment_bytes_later(later_count, shape, later_end, unit_bytes);
+        let place_bytes = bytes_of(geometry).max(bytes_of(later));
         let needs = Needs { segment_bytes, segment_bytes_min: min, image_bytes, place_bytes };
         needs.is_nearly_full(free_bytes, has_any).then_some(needs)
     }
