@@ -456,7 +456,7 @@ mod tests {
         let disk = SimDisk::new();
         let db = disk.open(&options()).unwrap();
         put_all(&db, 0..1000);
-        db.put("big", [7; 50_000]).unwrap();
+        db.put("big", vec![7; 50_000]).unwrap();
         db.close().unwrap();
         let db = disk.open(&options()).unwrap();
         assert_eq!(held_of_all(&db).0, 0);

@@ -144,6 +144,7 @@ pub(crate) struct Store {
 
 /// What only the thread that holds the lock uses.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something else about the handle")]
 pub(crate) struct Writer {
     pub(crate) log: Appender,
     pub(crate) extents: Extents,

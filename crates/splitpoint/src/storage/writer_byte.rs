@@ -219,6 +219,8 @@ impl List {
 struct Listed {
     origin: Origin,
     list: Mutex<List>,
+    /// That of the parent, so that what looks for leaks finds it.
+    _of_parent: *const Self,
 }
 
 /// The list of this process, or of one of which it is a fork.
@@ -238,7 +240,8 @@ fn list() -> MutexGuard<'static, List> {
                 return listed.list.lock().unwrap_or_else(PoisonError::into_inner);
             }
         }
-        let new = Box::new(Listed { origin: Origin::here(), list: Mutex::default() });
+        let (origin, list) = (Origin::here(), Mutex::default());
+        let new = Box::new(Listed { origin, list, _of_parent: last });
         let new = Box::into_raw(new);
         if LISTED.compare_exchange(last, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // SAFETY: it was boxed above, and nobody else has seen it.
