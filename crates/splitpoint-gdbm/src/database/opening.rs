@@ -94,9 +94,9 @@ impl Request {
     pub(crate) fn open_descriptor(self, fd: c_int) -> Outcome<Database> {
         let is_closed_on_error = self.flags & flags::CLOERROR != 0;
         let opened = self.open_copy(fd);
-        if opened.is_err() && is_closed_on_error {
-            // SAFETY: the program has asked for it.
-            unsafe { libc::close(fd) };
+        if opened.is_err() && is_closed_on_error && descriptor::is_writable(fd).is_some() {
+            // SAFETY: it is open, and the program has asked for its close.
+            SharedFile::close_other(unsafe { File::from_raw_fd(fd) });
         }
         opened
     }

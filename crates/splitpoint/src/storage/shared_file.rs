@@ -39,8 +39,8 @@ use crate::error::Result;
 /// *Claimed* ([`for_writer`](Self::for_writer), [`for_reader`](Self::for_reader)): the file holds the place of
 /// the one writer, or of a reader, for as long as it is shared, by a lock of the process (`F_SETLK`) on two of
 /// those bytes. This lock ends when the program closes any other descriptor of the file, or unlocks the whole file
-/// with `fcntl`; a program that does either must keep other writers out by locks of its own. What this library closes
-/// ends nothing. Within a
+/// with `fcntl`; a program that does either must keep other writers out by locks of its own. What this crate's handles and
+/// [`close_other`](Self::close_other) close ends nothing; a look at the file by `splitpoint_legacy` does. Within a
 /// process such files exclude each other by inode, whatever happens to the lock, unless the process contains
 /// two copies of this library.
 ///
