@@ -124,6 +124,8 @@ fn options_of(segment_bytes: u64) -> Options {
 /// Fills a disk, deletes half of the keys, puts as many bytes as a quarter of them had, and deletes all.
 fn fill_and_delete(disk: &SmallDisk, options: &Options, form: Form, order: Order) {
     let path = disk.path().join("full.spt");
+    // A full disk may have no room for its name.
+    disk.write_ballast(0);
     let mut full = Full::open(options, &path, form);
     let count = full.fill(0);
     // Whatever the file system still has is used by somebody else.
