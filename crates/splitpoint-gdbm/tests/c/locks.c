@@ -213,6 +213,25 @@ static void closed_in_a_child(void) {
   CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* A descriptor that an open refuses and closes ends no lock of another handle. */
+static void refused_descriptor(void) {
+  GDBM_FILE db = gdbm_open("refused.db", 0, GDBM_NEWDB, 0600, NULL);
+  int fd = open("refused.db", O_RDWR), status;
+  pid_t child;
+  CHECK(db && fd >= 0 && put(db, 1) == 0);
+  CHECK(gdbm_fd_open(fd, "refused.db", 0, GDBM_WRITER | GDBM_CLOERROR, NULL) == NULL);
+  CHECK(gdbm_errno == GDBM_CANT_BE_WRITER && fcntl(fd, F_GETFD) == -1);
+  child = fork();
+  if (child == 0) {
+    /* One that asks for no flock. */
+    CHECK(gdbm_open("refused.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL) == NULL);
+    CHECK(gdbm_errno == GDBM_CANT_BE_WRITER);
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(put(db, 2) == 0 && gdbm_close(db) == 0 && count_of("refused.db") == 2);
+}
+
 /* Programs build under one name, and rename while it is open. */
 static void renames(void) {
   GDBM_FILE old, db = gdbm_open("built", 0, GDBM_NEWDB, 0600, NULL);
@@ -232,6 +251,7 @@ int main(void) {
   turns();
   daemons();
   renames();
+  refused_descriptor();
   closed_in_a_child();
   closed_descriptors();
   puts("done");

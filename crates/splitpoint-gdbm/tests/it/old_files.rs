@@ -53,20 +53,16 @@ fn old_files_are_read_in_place_refused_to_writers_and_converted_on_request() {
     }
 }
 
+/// What may come between the opening of an old file and the first change, each a word for `converts.c`.
+pub(crate) const CONVERSIONS: [&str; 7] =
+    ["goes elsewhere", "loses its name", "walks", "was killed", "was kept", "are two", "is closed"];
+
 #[test]
 fn what_comes_between_the_opening_and_the_first_change_does_no_harm() {
     let program = Program::compile("converts");
     let sample = samples().into_iter().find(|path| path.ends_with("gdbm-be-std-word.gdbm"));
     let sample = fs::read(sample.expect("it has 500 keys")).unwrap();
-    for case in [
-        "goes elsewhere",
-        "loses its name",
-        "walks",
-        "was killed",
-        "was kept",
-        "are two",
-        "is closed",
-    ] {
+    for case in CONVERSIONS {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("old"), &sample).unwrap();
         let mut command = program.command(Whose::Ours);

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::old_files::CONVERSIONS;
 use crate::support::{Program, Whose, bind, has_program, skip, succeed};
 
 const FULL: &str = "--leak-check=full";
@@ -58,16 +59,8 @@ fn no_old_file_no_dump_and_no_lock_leaks_or_touches_what_was_freed() {
 /// They leave handles behind.
 #[test]
 fn no_conversion_touches_what_was_freed() {
-    for how in [
-        "goes elsewhere",
-        "loses its name",
-        "walks",
-        "was killed",
-        "was kept",
-        "are two",
-        "is closed",
-    ] {
-        check(&[("converts", &[how], NO_LEAKS)]);
+    for case in CONVERSIONS {
+        check(&[("converts", &[case], NO_LEAKS)]);
     }
 }
 
