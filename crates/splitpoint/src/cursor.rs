@@ -329,11 +329,37 @@ impl std::iter::FusedIterator for Scan<'_> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    #[cfg(not(any(loom, miri)))]
-    use crate::{Db, Options, SimDisk, options::Sharing};
+
+    #[test]
+    fn parts_have_every_run_once_and_about_the_same_size() {
+        let lengths = [5, 1, 1, 1, 8, 2, 2, 7, 9, 1, 40, 3];
+        let runs: Vec<Range<u64>> = lengths
+            .iter()
+            .enumerate()
+            .map(|(i, len)| i as u64 * 100..i as u64 * 100 + len)
+            .collect();
+        for part_count in 1..20 {
+            let parts = cut(&runs, part_count);
+            assert_eq!(parts.len(), part_count);
+            let joined: Vec<Range<u64>> = parts.iter().flat_map(|part| part.to_vec()).collect();
+            assert_eq!(joined, runs, "{part_count}");
+        }
+        let parts = cut(&runs[..10], 3);
+        let bytes = |part: &Runs| part.iter().map(|run| run.end - run.start).sum::<u64>();
+        assert!(parts.iter().all(|part| bytes(part).abs_diff(12) < 5), "{parts:?}");
+        assert!(cut(&[], 2).iter().all(|part| part.is_empty()));
+        // A segment in which no record is yet.
+        assert_eq!(cut(&[0..8, 8..16, 64..64], 2)[1].len(), 2);
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod held_tests {
+    use super::*;
+    use crate::format::LIVE_OFFSET;
+    use crate::{Batch, Db, Options, SimDisk};
 
     /// Returns the number of segments whose records a scan takes without a look at the index, and of all.
-    #[cfg(not(any(loom, miri)))]
     fn held_of_all(db: &Db) -> (usize, usize) {
         let scan = db.scan().expect("a scan");
         let Ok(Places::Runs(runs, held)) = scan.versions.places() else { panic!("no segments") };
@@ -341,12 +367,10 @@ mod tests {
         (held.len(), runs.len())
     }
 
-    #[cfg(not(any(loom, miri)))]
     fn options() -> Options {
         Options::new().segment_bytes_min(4096).keep_dead_records().seed(7)
     }
 
-    #[cfg(not(any(loom, miri)))]
     fn put_all(db: &Db, keys: std::ops::Range<u32>) {
         for key in keys {
             db.put(key.to_le_bytes(), [1; 100]).expect("there is room");
@@ -354,7 +378,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(any(loom, miri)))]
     fn a_scan_of_a_table_in_memory_asks_the_index_where_something_is_dead() {
         let db = Options::new().segment_bytes_min(4096).seed(7).in_memory().unwrap();
         put_all(&db, 0..1000);
@@ -368,7 +391,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(any(loom, miri)))]
     fn a_scan_of_a_file_trusts_the_counts_of_its_own_handle_only() {
         let disk = SimDisk::new();
         let db = disk.open(&options()).unwrap();
@@ -392,7 +414,6 @@ mod tests {
 
     /// No checksum vouches for the header that a killed process leaves.
     #[test]
-    #[cfg(not(any(loom, miri)))]
     fn a_damaged_count_of_dead_bytes_brings_nothing_back() {
         let disk = SimDisk::new();
         let db = disk.open(&options()).unwrap();
@@ -402,7 +423,7 @@ mod tests {
         let (mut bytes, state) = (disk.file(), db.store().lock().unwrap().state);
         let dead_bytes = state.dead_bytes.to_le_bytes();
         // In both commit states of the live header, see `live`.
-        for at in [208, 272].map(|at| crate::format::LIVE_OFFSET as usize + at) {
+        for at in [208, 272].map(|at| LIVE_OFFSET as usize + at) {
             let was = bytes[at..at + 8].to_vec();
             bytes[at..at + 8].fill(0);
             assert!(
@@ -421,7 +442,6 @@ mod tests {
 
     /// A batch without its COMMIT is in the log, and no slot leads there.
     #[test]
-    #[cfg(not(any(loom, miri)))]
     fn records_that_no_slot_holds_are_not_returned_though_no_byte_counts_as_dead() {
         let disk = SimDisk::new();
         let db = disk.open(&options()).unwrap();
@@ -429,7 +449,7 @@ mod tests {
         let (held, all) = held_of_all(&db);
         assert_eq!(held, all);
         // As an earlier version left it.
-        db.apply(&crate::Batch::new().put("a", "1").put("b", "2").delete("c")).unwrap();
+        db.apply(&Batch::new().put("a", "1").put("b", "2").delete("c")).unwrap();
         db.store().lock().unwrap().state.dead_bytes = 0;
         assert!(held_of_all(&db).0 < all, "the log is longer than its live records");
         db.close().unwrap();
@@ -440,7 +460,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(any(loom, miri)))]
     fn a_scan_trusts_no_counts_after_an_error_that_left_records() {
         let db = Options::new().segment_bytes_min(4096).seed(7).in_memory().unwrap();
         put_all(&db, 0..1000);
@@ -451,7 +470,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(any(loom, miri)))]
     fn a_scan_of_big_records_asks_the_index_for_all_of_a_file_that_was_opened() {
         let disk = SimDisk::new();
         let db = disk.open(&options()).unwrap();
@@ -465,34 +483,12 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", not(any(loom, miri))))]
+    #[cfg(target_os = "linux")]
     fn a_scan_of_a_handle_that_takes_turns_asks_the_index_for_all() {
         let dir = tempfile::tempdir().unwrap();
-        let db = options().sharing(Sharing::Shared).open(dir.path().join("a")).unwrap();
+        let db = options().sharing(crate::Sharing::Shared).open(dir.path().join("a")).unwrap();
         put_all(&db, 0..1000);
         assert_eq!(held_of_all(&db).0, 0, "another handle may have left them wrong");
         assert_eq!(db.scan().unwrap().count(), 1000);
-    }
-
-    #[test]
-    fn parts_have_every_run_once_and_about_the_same_size() {
-        let lengths = [5, 1, 1, 1, 8, 2, 2, 7, 9, 1, 40, 3];
-        let runs: Vec<Range<u64>> = lengths
-            .iter()
-            .enumerate()
-            .map(|(i, len)| i as u64 * 100..i as u64 * 100 + len)
-            .collect();
-        for part_count in 1..20 {
-            let parts = cut(&runs, part_count);
-            assert_eq!(parts.len(), part_count);
-            let joined: Vec<Range<u64>> = parts.iter().flat_map(|part| part.to_vec()).collect();
-            assert_eq!(joined, runs, "{part_count}");
-        }
-        let parts = cut(&runs[..10], 3);
-        let bytes = |part: &Runs| part.iter().map(|run| run.end - run.start).sum::<u64>();
-        assert!(parts.iter().all(|part| bytes(part).abs_diff(12) < 5), "{parts:?}");
-        assert!(cut(&[], 2).iter().all(|part| part.is_empty()));
-        // A segment in which no record is yet.
-        assert_eq!(cut(&[0..8, 8..16, 64..64], 2)[1].len(), 2);
     }
 }

@@ -1010,7 +1010,8 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Reads the log once, sequentially, dead records included, and one bucket per record of the segments with dead ones.
+    /// Reads the log once, sequentially, dead records included, and one bucket per record of the segments in
+    /// which something may be dead.
     ///
     /// # Examples
     ///

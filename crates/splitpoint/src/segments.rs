@@ -385,7 +385,8 @@ impl SegmentTable {
         }
     }
 
-    /// Returns whether slots hold every record of the segment at `offset`, as far as its counts are exact.
+    /// Returns whether slots hold every record of the segment at `offset`; `false` also if this handle has not
+    /// counted all of them.
     pub(crate) fn is_all_live(&self, offset: u64) -> bool {
         let is_own = self.own.get((offset >> self.unit_shift) as usize) == Some(&true);
         let is_all = |segment: TableSegment| {

@@ -409,7 +409,8 @@ impl Writer {
     /// the log, from its start to where it ends, is as long as the live records and the LINKs between its segments.
     pub(super) fn has_only_live_records(&self, runs: &Runs) -> bool {
         let Self { superblock, state, extents, .. } = self;
-        let is_log_whole = !superblock.is_compacted && superblock.log_start.lsn == 0;
+        let is_file = !extents.region().storage().is_volatile();
+        let is_log_whole = is_file && !superblock.is_compacted && superblock.log_start.lsn == 0;
         let link_bytes = LINK_BYTES * (runs.len() as u64).saturating_sub(1);
         let is_all = state.live_bytes.checked_add(link_bytes) == Some(self.log.position().lsn);
         if !is_log_whole || !is_all || state.dead_bytes > 0 {
