@@ -37,6 +37,7 @@ use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry, low_mask};
 use crate::live::CommitState;
 use crate::region::{Extents, View};
+use crate::segments::SegmentTable;
 use crate::space::Extent;
 
 /// Most bytes of a block of an image.
@@ -51,8 +52,6 @@ const LEFT_OVER_BYTES: usize = ENTRY_HEAD_BYTES + GROUP_BUCKETS as usize + 8 * G
 const ENTRY_HEAD_BYTES: usize = 5;
 /// Most slots of a bucket in one entry, which counts them in a byte.
 const ENTRY_SLOTS_MAX: usize = u8::MAX as usize;
-/// What an image has of a unit of the segment table, in bytes.
-const UNIT_BYTES: u64 = 16;
 /// Where the state begins.
 const STATE_OFFSET: u64 = SegmentHeader::BYTES;
 
@@ -288,8 +287,9 @@ impl Packing {
 }
 
 /// Returns the size in bytes of a segment that has room for the image which one thread makes of a table of that
-/// shape with so many records, in a file that ends at `end` granules, in units of `unit_bytes`; also when keys are
-/// deleted then, until the table has a level less: of each slot that packs a bit more, which may be a byte.
+/// shape with so many records, in a file that ends at `end` granules, in units of `unit_bytes`. It has room for
+/// the image after deletes as well: a table that loses a level by them packs a bit more for each slot, and that
+/// bit may begin another byte.
 pub(crate) fn segment_bytes_later(
     record_count: u64,
     geometry: Geometry,
@@ -305,7 +305,7 @@ pub(crate) fn segment_bytes_later(
     let merged = Geometry::with_bucket_count(least_count - 1);
     let unit_count = (end * GRANULE_BYTES).div_ceil(unit_bytes);
     GRANULE_BYTES
-        + (unit_count * UNIT_BYTES).next_multiple_of(GRANULE_BYTES)
+        + (unit_count * SegmentTable::ENTRY_BYTES).next_multiple_of(GRANULE_BYTES)
         + bytes_of(record_count, geometry).max(bytes_of(left_count, merged))
 }
 
