@@ -135,6 +135,15 @@ impl Tracked {
         Self { db: disk.open(&compacting()).expect("it opens"), history: History::default() }
     }
 
+    /// Makes a store of 80 keys, overwrites some, and compacts it.
+    fn compacted(disk: &SimDisk) -> Self {
+        let mut store = Self::of(disk);
+        (0..80_u64).for_each(|i| store.change(&i.to_le_bytes(), Some(&[7; 100])));
+        (0..80).for_each(|i| store.overwrite(i));
+        store.db.maintain(u64::MAX).expect("there is room");
+        store
+    }
+
     /// Puts a value, or deletes the key.
     fn change(&mut self, key: &[u8], value: Option<&[u8]>) {
         let commit: Commit = vec![(key.to_vec(), value.map(<[u8]>::to_vec))];
@@ -168,10 +177,7 @@ struct Unnamed {
 
 fn kill_before_name() -> Unnamed {
     let disk = Rc::new(SimDisk::new());
-    let mut store = Tracked::of(&disk);
-    (0..80_u64).for_each(|i| store.change(&i.to_le_bytes(), Some(&[7; 100])));
-    (0..80).for_each(|i| store.overwrite(i));
-    store.db.maintain(u64::MAX).expect("there is room");
+    let mut store = Tracked::compacted(&disk);
     for i in 80..1000 {
         store.sync();
         let [_, before] = heads(&store.db);
@@ -278,10 +284,7 @@ struct OfEarlierBuild {
 
 fn compact_with_earlier_build() -> OfEarlierBuild {
     let disk = Rc::new(SimDisk::new());
-    let mut store = Tracked::of(&disk);
-    (0..80_u64).for_each(|i| store.change(&i.to_le_bytes(), Some(&[7; 100])));
-    (0..80).for_each(|i| store.overwrite(i));
-    store.db.maintain(u64::MAX).expect("there is room");
+    let mut store = Tracked::compacted(&disk);
     (80..300).for_each(|i| store.overwrite(i));
     for i in 300..1000 {
         let [before, head_before] = heads(&store.db);
