@@ -23,8 +23,9 @@
 //! Who locks only the byte of the writer looks at these two behind that. The locks of a claim that lets readers in
 //! are shared, so its process and its description can have the same ones.
 //!
-//! A process that is killed meanwhile loses both kinds of locks, the second one with the last descriptor of the
-//! description: a child of a fork may have one.
+//! A process that is killed meanwhile loses both kinds of locks, the second one with the last descriptor or mapping
+//! of the description. A child of a fork may have one, and a program that `exec` has started: then nobody can open
+//! the file before that ends.
 
 use std::collections::BTreeMap;
 use std::fs::File;
