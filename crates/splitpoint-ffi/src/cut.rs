@@ -90,10 +90,7 @@ fn uuid_in(file: &File) -> io::Result<Option<Uuid>> {
 /// Returns the time of the last tick: a read of memory.
 #[inline]
 fn tick() -> (i64, i64) {
-    #[cfg(target_os = "linux")]
     const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;
-    #[cfg(not(target_os = "linux"))]
-    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: the pointer leads to a place for the time.
     unsafe { libc::clock_gettime(CLOCK, time.as_mut_ptr()) };

@@ -5,12 +5,8 @@ use std::ffi::OsString;
 /// Returns a variable of the environment, or `None` if it is not set or the process has more rights than
 /// the user who started it.
 pub fn secure_variable(name: &str) -> Option<OsString> {
-    #[cfg(target_os = "linux")]
     // SAFETY: the call has no conditions.
     let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    #[cfg(not(target_os = "linux"))]
-    // SAFETY: the calls have no conditions.
-    let has_more_rights = unsafe { libc::issetugid() } != 0;
     if has_more_rights { None } else { std::env::var_os(name) }
 }
 

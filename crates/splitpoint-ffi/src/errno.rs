@@ -7,7 +7,7 @@ use splitpoint::{Error, ErrorKind};
 /// Stores `code` in `errno`. Call it last, on failure alone.
 pub fn set_errno(code: c_int) {
     // SAFETY: the function has no conditions; the pointer is this thread's own.
-    let place = unsafe { errno_place() };
+    let place = unsafe { libc::__errno_location() };
     // SAFETY: the pointer leads to the `errno` of this thread for as long as it lives.
     unsafe { *place = code };
 }
@@ -15,17 +15,10 @@ pub fn set_errno(code: c_int) {
 /// Returns `errno`.
 pub fn errno() -> c_int {
     // SAFETY: the function has no conditions; the pointer is this thread's own.
-    let place = unsafe { errno_place() };
+    let place = unsafe { libc::__errno_location() };
     // SAFETY: the pointer leads to the `errno` of this thread for as long as it lives.
     unsafe { *place }
 }
-
-#[cfg(any(target_os = "openbsd", target_os = "netbsd", target_os = "android"))]
-use libc::__errno as errno_place;
-#[cfg(any(target_os = "linux", target_os = "emscripten"))]
-use libc::__errno_location as errno_place;
-#[cfg(any(target_os = "macos", target_os = "ios", target_os = "freebsd"))]
-use libc::__error as errno_place;
 
 /// Returns the code of `errno` that tells most of an error.
 pub fn errno_of(error: &Error) -> c_int {

@@ -106,7 +106,6 @@ fn this_thread() -> usize {
 }
 
 /// Sleeps while the word is 1, until somebody wakes this thread, for at most `pause`, which is below a second.
-#[cfg(target_os = "linux")]
 fn sleep_on(word: &AtomicU32, pause: Duration) {
     let tv_nsec = libc::c_long::from(pause.subsec_nanos().cast_signed());
     let pause = libc::timespec { tv_sec: 0, tv_nsec };
@@ -124,19 +123,10 @@ fn sleep_on(word: &AtomicU32, pause: Duration) {
 }
 
 /// Wakes one thread that sleeps on the word, which may not be there any more.
-#[cfg(target_os = "linux")]
 fn wake_one(word: *const AtomicU32) {
     // SAFETY: the kernel takes the address for the name of a queue, and reads nothing there.
     unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
-
-#[cfg(not(target_os = "linux"))]
-fn sleep_on(_: &AtomicU32, pause: Duration) {
-    std::thread::sleep(pause / 40);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn wake_one(_: *const AtomicU32) {}
 
 /// A call on a handle, to its end.
 #[derive(Debug)]
@@ -265,7 +255,6 @@ mod tests {
     }
 
     /// The system's number of a thread, once it sleeps in the call that it makes behind `say`.
-    #[cfg(target_os = "linux")]
     fn asleep(said: &mpsc::Receiver<libc::pid_t>) -> libc::pid_t {
         let thread = said.recv().expect("it says so first");
         let stat = format!("/proc/self/task/{thread}/stat");
@@ -282,7 +271,7 @@ mod tests {
     /// A handler of a signal that never returns stands for a jump: its thread has left the wait. Just then the lock
     /// comes free, so that a wake would be lost with it.
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn who_leaves_its_wait_keeps_nobody_asleep() {
         extern "C" fn leave(_: libc::c_int) {
             loop {
@@ -319,7 +308,7 @@ mod tests {
 
     /// A handler that forgets its call stands for a jump within it, behind which the wait goes on.
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn a_wait_ends_whose_thread_has_left_a_call_in_a_handler() {
         static LOCK: HandleLock<()> = HandleLock::new(());
         static HAS_COME: AtomicU32 = AtomicU32::new(0);

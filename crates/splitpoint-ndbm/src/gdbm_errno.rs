@@ -65,7 +65,7 @@ fn number(kind: Kind, is_done: Result<bool, Failure>) -> c_int {
 /// `gdbm_errno_location` of gdbm's library.
 type Location = unsafe extern "C" fn() -> *mut c_int;
 
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
+#[cfg(not(miri))]
 mod weak {
     use super::Location;
 
@@ -93,7 +93,7 @@ mod weak {
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
+#[cfg(miri)]
 mod weak {
     use super::Location;
 

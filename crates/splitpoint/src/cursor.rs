@@ -483,7 +483,6 @@ mod held_tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn a_scan_of_a_handle_that_takes_turns_asks_the_index_for_all() {
         let dir = tempfile::tempdir().unwrap();
         let db = options().sharing(crate::Sharing::Shared).open(dir.path().join("a")).unwrap();

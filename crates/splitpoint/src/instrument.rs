@@ -191,14 +191,14 @@ mod tests {
     }
 
     /// A file of one key, open to write by a handle that counts.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn counting_writer(path: &std::path::Path) -> Db {
         let db = Options::new().instrument(true).open(path).expect("it opens");
         db.put("key", "value").expect("it fits");
         db
     }
 
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     #[test]
     fn a_reader_sees_what_all_that_count_have_looked_up() {
         let dir = tempfile::tempdir().expect("nothing fails");
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((seen().lookups.lookup_count, seen().is_counting), (1011, false));
     }
 
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     #[test]
     fn nothing_is_counted_unless_somebody_asks_for_it() {
         let dir = tempfile::tempdir().expect("nothing fails");
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!((lookups.lookups.lookup_count, lookups.is_counting), (0, false));
     }
 
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     #[test]
     fn a_few_counted_lookups_leave_a_closed_file_as_it_is() {
         let dir = tempfile::tempdir().expect("nothing fails");
@@ -254,7 +254,7 @@ mod tests {
         assert!(before == std::fs::read(&path).expect("it is there"));
     }
 
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     #[test]
     fn a_sample_tells_who_writes() {
         use crate::stats::WriterState;

@@ -52,7 +52,7 @@
 //!   without a name first. A table in memory refuses a transaction that large.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
-//! - **It needs a 64-bit address space**, because it maps whole files. We test it on Linux on x86-64.
+//! - **It runs on Linux, with 64 bits**: it maps whole files. We test it on x86-64.
 //!
 //! # Open and close
 //!
@@ -356,6 +356,10 @@
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "splitpoint runs on Linux: it needs locks and mappings that other systems do not have"
+);
 
 mod atomic;
 mod background;

@@ -787,7 +787,7 @@ mod tests {
 
     /// Where the header is lost, only blocks that were never written say whose file it is.
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn a_new_store_of_many_buckets_whose_header_a_power_loss_has_taken_is_an_empty_store() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");

@@ -130,7 +130,6 @@ fn a_store_that_another_process_writes_to_is_copied() {
 }
 
 /// A file system that is full: needs root to make one, so elsewhere it is left out.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told_and_nothing_is_left_on_it() {
     let sandbox = Sandbox::new();

@@ -131,7 +131,6 @@ fn stat_shows_what_a_compaction_changed() {
 }
 
 /// Whenever the signal comes, every record stays, and the next run goes on.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_signal_at_any_time_of_a_compaction_loses_nothing() {
     use std::process::{Command, Stdio};

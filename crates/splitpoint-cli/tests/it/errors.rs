@@ -157,7 +157,6 @@ fn a_link_that_leads_nowhere_is_told_with_where_it_leads() {
 }
 
 /// A user without permission; root has every permission, so there the program is run as nobody.
-#[cfg(unix)]
 #[test]
 fn no_permission_is_told_as_such() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -284,7 +283,6 @@ fn readers_share_a_store_and_keep_nobody_out() {
 }
 
 /// A file system that is full: needs root to make one, so elsewhere it is left out.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told_and_loses_nothing() {
     use std::io::Write as _;

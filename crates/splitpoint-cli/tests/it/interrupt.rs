@@ -176,7 +176,6 @@ fn a_load_that_is_killed_in_the_middle_of_its_work_has_stored_most_of_its_input(
 }
 
 /// Waits until the program has taken over what a signal does.
-#[cfg(target_os = "linux")]
 pub(crate) fn wait_until_it_listens(child: &mut Child) {
     const TERM: u64 = 1 << 14;
     let path = format!("/proc/{}/status", child.id());
@@ -196,7 +195,6 @@ const SIGNALS: [(&str, i32); 2] = [("INT", 130), ("TERM", 143)];
 
 /// What waits for somebody who does not come: the other end of a named pipe, more input, or room in
 /// a pipe that nobody empties.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_command_that_waits_ends_by_a_signal_with_one_line() {
     let sandbox = Sandbox::new();
@@ -251,7 +249,6 @@ fn full_stream() -> (OwnedFd, UnixStream) {
 
 /// Standard error takes no byte, so progress on it blocks the work in its middle, and so would any
 /// last words. The process ends all the same, and nothing is left but what was there.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_command_that_is_blocked_in_its_work_ends_by_a_signal_and_leaves_nothing() {
     let sandbox = Sandbox::new();
@@ -303,7 +300,6 @@ fn a_command_that_is_blocked_in_its_work_ends_by_a_signal_and_leaves_nothing() {
 
 /// Signals a command as soon as a file has so many bytes, in all phases of its work: what is under
 /// the final name then is whole or not there, and nothing else is left.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_signal_at_any_time_leaves_a_whole_file_or_none() {
     let sandbox = Sandbox::new();
@@ -352,7 +348,6 @@ fn a_signal_at_any_time_leaves_a_whole_file_or_none() {
 }
 
 /// As before, of a store that is replaced: it is the old one or the new one, as the exit code says.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_signal_at_any_time_of_a_rehash_leaves_the_old_store_or_the_new_one() {
     let sandbox = Sandbox::new();
@@ -390,7 +385,6 @@ fn a_signal_at_any_time_of_a_rehash_leaves_the_old_store_or_the_new_one() {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_benchmark_that_is_stopped_leaves_no_store() {
     let sandbox = Sandbox::new();
@@ -411,7 +405,6 @@ fn a_benchmark_that_is_stopped_leaves_no_store() {
 }
 
 /// As a shell starts what runs in the background: Ctrl-C is not for it.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_signal_that_is_to_be_ignored_is_ignored() {
     let sandbox = Sandbox::new();

@@ -239,7 +239,6 @@ fn progress_is_told_as_objects() {
 }
 
 /// Ctrl-C while the counting goes on: what was counted is printed, and said to be a part.
-#[cfg(unix)]
 #[test]
 fn an_interrupted_run_gives_a_partial_report_that_says_so() {
     use std::io::{BufRead as _, BufReader, Read as _};

@@ -68,7 +68,6 @@ fn put_takes_every_durability() {
 }
 
 /// Arguments are bytes: a name in another encoding is a key like any other.
-#[cfg(unix)]
 #[test]
 fn put_takes_arguments_that_are_not_utf_8() {
     use std::ffi::OsStr;

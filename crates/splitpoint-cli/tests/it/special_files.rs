@@ -126,7 +126,6 @@ fn a_directory_is_no_file() {
 
 /// Devices like those of the system, but in the sandbox: a command that would replace one by a file,
 /// as `lab --html /dev/null` once did for root, replaces ours.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_device_is_no_file() {
     let sandbox = sandbox();

@@ -66,7 +66,6 @@ const PRINTING: [&[&str]; 26] = [
     &["lab", "hash", "few", "--hash", "fnv1a-32"],
 ];
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_full_device_is_exit_code_5() {
     let sandbox = with_many_words();

@@ -120,7 +120,6 @@ impl FileDisk {
             .write(!is_read_only)
             .create(!is_read_only && create == Create::IfMissing)
             .create_new(!is_read_only && create == Create::New);
-        #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
         let file = splitpoint::open_regular(path, &options)?;
         let locked = if is_read_only { file.try_lock_shared() } else { file.try_lock() };

@@ -128,7 +128,6 @@ mod tests {
 
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn a_new_file_has_the_mode_of_the_options() {
         use std::os::unix::fs::PermissionsExt as _;

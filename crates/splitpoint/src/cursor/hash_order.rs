@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn a_key_that_another_handle_has_deleted_does_not_come() {
         use crate::options::Sharing;
         for sharing in [Sharing::PerCall, Sharing::Shared] {
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn a_reader_beside_a_writer_returns_no_value_that_was_replaced() {
         let come = || {
             let dir = tempfile::tempdir().expect("nothing fails");

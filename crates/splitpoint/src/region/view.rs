@@ -275,7 +275,7 @@ mod tests {
     /// Reads a file of 48 MiB at random under a bound of 8 MiB, then asks the kernel how much of
     /// it this process has mapped.
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn cache_bytes_bounds_what_the_kernel_has_mapped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bounded.spt");

@@ -37,13 +37,10 @@
 
 use std::fs::File;
 use std::io;
-#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 
-#[cfg(target_os = "linux")]
 use super::writer_byte::is_claimed;
 use crate::format::WRITER_BYTE_OFFSET;
-#[cfg(target_os = "linux")]
 use crate::testing::mutant::{self, Mutant};
 
 /// A byte that is locked, by its offset.
@@ -54,7 +51,6 @@ impl LockByte {
     /// That a handle has the file open. It is locked together with the byte before it.
     pub(crate) const PRESENCE: Self = Self(WRITER_BYTE_OFFSET);
     /// That a process closes a descriptor of the file, with which its claims end for a moment.
-    #[cfg(target_os = "linux")]
     const CLOSING: Self = Self(WRITER_BYTE_OFFSET - 1);
     /// That a handle may change the file.
     pub(crate) const WRITER: Self = Self(WRITER_BYTE_OFFSET + 1);
@@ -76,7 +72,6 @@ impl LockByte {
 }
 
 /// Bytes from [`LockByte::CLOSING`] to behind the last.
-#[cfg(target_os = "linux")]
 const BYTE_COUNT: i64 = 129;
 
 /// How a byte is locked.
@@ -89,7 +84,6 @@ pub(crate) enum LockKind {
 /// Locks a byte, or changes the kind of the lock; returns `false` if another description has a lock
 /// that does not go with it. An exclusive lock needs a file that is open for writing, a shared one a
 /// file that is open for reading.
-#[cfg(target_os = "linux")]
 pub(crate) fn try_lock(file: &File, byte: LockByte, kind: LockKind) -> io::Result<bool> {
     let kind = match kind {
         LockKind::Shared => libc::F_RDLCK,
@@ -101,7 +95,6 @@ pub(crate) fn try_lock(file: &File, byte: LockByte, kind: LockKind) -> io::Resul
 
 /// Returns the first byte, and the number of bytes, that a lock of `byte` covers: whoever shows himself does
 /// not come in while a process cannot show its claim.
-#[cfg(target_os = "linux")]
 fn with_closing(byte: LockByte) -> (LockByte, i64) {
     const { assert!(LockByte::PRESENCE.0 == LockByte::CLOSING.0 + 1) };
     if byte == LockByte::PRESENCE { (LockByte::CLOSING, 2) } else { (byte, 1) }
@@ -109,13 +102,11 @@ fn with_closing(byte: LockByte) -> (LockByte, i64) {
 
 /// Locks both bytes of a writer that opens the file, by one call; returns `false` if another description has
 /// a lock on either.
-#[cfg(target_os = "linux")]
 pub(crate) fn try_lock_to_open(file: &File) -> io::Result<bool> {
     const { assert!(LockByte::OPENING.0 == LockByte::WRITER.0 + 1) };
     try_lock_all(file, LockByte::WRITER, 2, libc::F_WRLCK)
 }
 
-#[cfg(target_os = "linux")]
 fn try_lock_all(
     file: &File,
     byte: LockByte,
@@ -135,7 +126,6 @@ fn try_lock_all(
 /// Takes the lock bytes out of a lock of the whole file that this program has, if that is what stands in the
 /// way of a lock, which is overwritten; returns whether it was.
 #[cold]
-#[cfg(target_os = "linux")]
 fn take_from_own_process(file: &File, found: &mut libc::flock) -> io::Result<bool> {
     call(file, libc::F_OFD_GETLK, found)?;
     // One of a description has no process, one of a child namespace not this number.
@@ -156,7 +146,6 @@ fn take_from_own_process(file: &File, found: &mut libc::flock) -> io::Result<boo
 /// Locks what stands for the claims of this process while it closes a descriptor of the file: for one that lets
 /// nobody in, the byte that says so; for those that keep writers out, the bytes that these need, which a
 /// description and its process share. Returns `false` if the claims have ended before, and another is there.
-#[cfg(target_os = "linux")]
 pub(super) fn try_lock_to_close(file: &File, lets_readers_in: bool) -> io::Result<bool> {
     let (byte, byte_count, kind) = of_closing(lets_readers_in);
     let try_once = || match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, kind)) {
@@ -175,13 +164,11 @@ pub(super) fn try_lock_to_close(file: &File, lets_readers_in: bool) -> io::Resul
 }
 
 /// Ends [`try_lock_to_close`].
-#[cfg(target_os = "linux")]
 pub(super) fn unlock_after_close(file: &File, lets_readers_in: bool) -> io::Result<()> {
     let (byte, byte_count, _) = of_closing(lets_readers_in);
     call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, libc::F_UNLCK))
 }
 
-#[cfg(target_os = "linux")]
 fn of_closing(lets_readers_in: bool) -> (LockByte, i64, libc::c_int) {
     const { assert!(LockByte::WRITER.0 == LockByte::PRESENCE.0 + 1) };
     if lets_readers_in {
@@ -192,32 +179,27 @@ fn of_closing(lets_readers_in: bool) -> (LockByte, i64, libc::c_int) {
 }
 
 /// Unlocks a byte.
-#[cfg(target_os = "linux")]
 pub(crate) fn unlock(file: &File, byte: LockByte) -> io::Result<()> {
     let (byte, byte_count) = with_closing(byte);
     call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, libc::F_UNLCK))
 }
 
 /// Unlocks every byte that this description has locked.
-#[cfg(target_os = "linux")]
 pub(crate) fn unlock_all(file: &File) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, &mut lock_of(LockByte::CLOSING, 0, libc::F_UNLCK))
 }
 
 /// Returns whether another description has a lock on a byte.
-#[cfg(target_os = "linux")]
 pub(crate) fn is_locked(file: &File, byte: LockByte) -> io::Result<bool> {
     conflicts(file, byte, libc::F_WRLCK)
 }
 
 /// Returns whether another description has an exclusive lock on a byte.
-#[cfg(target_os = "linux")]
 pub(crate) fn is_locked_exclusively(file: &File, byte: LockByte) -> io::Result<bool> {
     conflicts(file, byte, libc::F_RDLCK)
 }
 
 /// Returns whether a lock of a byte would have to wait.
-#[cfg(target_os = "linux")]
 fn conflicts(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool> {
     let (byte, byte_count) = with_closing(byte);
     let mut lock = lock_of(byte, byte_count, kind);
@@ -226,7 +208,6 @@ fn conflicts(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool>
 }
 
 /// Describes a lock of `byte_count` bytes from `byte` on, 0 for all.
-#[cfg(target_os = "linux")]
 fn lock_of(byte: LockByte, byte_count: i64, kind: libc::c_int) -> libc::flock {
     // SAFETY: all fields are numbers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -237,7 +218,6 @@ fn lock_of(byte: LockByte, byte_count: i64, kind: libc::c_int) -> libc::flock {
     lock
 }
 
-#[cfg(target_os = "linux")]
 fn call(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
     super::uninterrupted(|| {
         // SAFETY: the descriptor is open, and the pointer leads to a whole `struct flock`.
@@ -246,50 +226,7 @@ fn call(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Result
     })
 }
 
-/// Elsewhere there is `flock` alone: one handle that writes, or any number that read.
-#[cfg(not(target_os = "linux"))]
-mod without {
-    use super::{File, LockByte, LockKind, io};
-
-    pub(crate) fn try_lock(_: &File, _: LockByte, _: LockKind) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    pub(crate) fn try_lock_to_open(_: &File) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    pub(crate) fn try_lock_to_close(_: &File, _: bool) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    pub(crate) fn unlock_after_close(_: &File, _: bool) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub(crate) fn unlock(_: &File, _: LockByte) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub(crate) fn unlock_all(_: &File) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub(crate) fn is_locked(_: &File, _: LockByte) -> io::Result<bool> {
-        Ok(false)
-    }
-
-    pub(crate) fn is_locked_exclusively(_: &File, _: LockByte) -> io::Result<bool> {
-        Ok(false)
-    }
-}
-#[cfg(not(target_os = "linux"))]
-pub(crate) use without::{
-    is_locked, is_locked_exclusively, try_lock, try_lock_to_close, try_lock_to_open, unlock,
-    unlock_after_close, unlock_all,
-};
-
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
 

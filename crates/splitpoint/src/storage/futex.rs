@@ -1,14 +1,12 @@
 //! Sleep on a word that processes share, and wake who does.
 //!
-//! The kernel knows the word by its file and its offset there, wherever it is mapped. Elsewhere than on
-//! Linux there are no handles that take turns, and nobody sleeps for long.
+//! The kernel knows the word by its file and its offset there, wherever it is mapped.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// Sleeps unless the word has another value than `expected`, until somebody wakes it or for at most
 /// `most`; it may also wake for no reason.
-#[cfg(target_os = "linux")]
 pub(super) fn wait(word: &AtomicU32, expected: u32, most: Duration) {
     use rustix::thread::futex::{Flags, Timespec, wait};
     let most =
@@ -20,18 +18,7 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, most: Duration) {
 }
 
 /// Wakes `count` of those that sleep on the word, those that came first; returns how many there were.
-#[cfg(target_os = "linux")]
 pub(super) fn wake(word: &AtomicU32, count: u32) -> usize {
     use rustix::thread::futex::{Flags, wake};
     wake(word, Flags::empty(), count.min(i32::MAX as u32)).unwrap_or(0)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn wait(_: &AtomicU32, _: u32, _: Duration) {
-    std::thread::sleep(Duration::from_micros(50));
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn wake(_: &AtomicU32, _: u32) -> usize {
-    0
 }

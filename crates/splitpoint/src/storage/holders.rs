@@ -158,7 +158,7 @@ fn locks_in(text: &str, wanted: &str) -> Vec<WholeLock> {
     locks.collect()
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
 

@@ -596,7 +596,7 @@ fn look_at(file: File) -> io::Result<(Arc<OwnFile>, (Identity, u64))> {
     Ok((file, (identity, bytes.min(FILE_BYTES_MAX))))
 }
 
-#[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
+#[cfg(all(test, not(miri), not(loom)))]
 mod tests {
     use super::*;
     use crate::format::GRANULE_BYTES;

@@ -21,9 +21,6 @@ use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::holder::Holder;
 use crate::options::{Access, Sharing};
 
-/// Whether the system has locks that let readers in beside a writer.
-const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
-
 /// The reader table in the file.
 const TABLE: std::ops::Range<u64> = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
 
@@ -77,13 +74,8 @@ impl Neighbours {
         let is_present = || byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared);
         let is_first = match sharing {
             Sharing::OneWriter | Sharing::Exclusive => try_flock(file)?,
-            Sharing::Shared if HAS_BYTE_LOCKS => try_flock_shared(file)? && is_present()?,
-            Sharing::PerCall if HAS_BYTE_LOCKS => is_present()?,
-            Sharing::Shared | Sharing::PerCall => {
-                let reason = "writers take turns by locks of open file descriptions, \
-                              which this system lacks; open it for one writer";
-                return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
-            }
+            Sharing::Shared => try_flock_shared(file)? && is_present()?,
+            Sharing::PerCall => is_present()?,
         };
         let is_writer = is_first && byte_locks::try_lock_to_open(file)?;
         let is_in = is_writer
@@ -105,9 +97,6 @@ impl Neighbours {
                 Self::unlock(file);
             }
             return Ok(is_in);
-        }
-        if !HAS_BYTE_LOCKS {
-            return try_flock_shared(file);
         }
         if !byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)? {
             return Ok(false);
@@ -238,7 +227,7 @@ impl Neighbours {
     ///
     /// Where their table has no room the handle stays alone, if it is.
     pub(crate) fn let_others_in(&self, sharing: Sharing) -> io::Result<Option<Arc<OtherReaders>>> {
-        let is_shared = HAS_BYTE_LOCKS && sharing != Sharing::Exclusive;
+        let is_shared = sharing != Sharing::Exclusive;
         let is_alone = self.be_alone()?;
         let others = if is_shared { self.other_readers(is_alone, sharing) } else { Ok(None) };
         let others = match others {
@@ -387,7 +376,7 @@ pub(super) fn try_keep_writers_out(file: &File) -> io::Result<bool> {
         let_writers_in(file)?;
         return Ok(false);
     }
-    if !matches!(is_kept, Ok(true)) && HAS_BYTE_LOCKS {
+    if !matches!(is_kept, Ok(true)) {
         file.unlock()?;
     }
     is_kept
@@ -396,7 +385,7 @@ pub(super) fn try_keep_writers_out(file: &File) -> io::Result<bool> {
 /// Ends [`try_keep_writers_out`].
 pub(super) fn let_writers_in(file: &File) -> io::Result<()> {
     byte_locks::unlock(file, LockByte::WRITER)?;
-    if HAS_BYTE_LOCKS { file.unlock() } else { Ok(()) }
+    file.unlock()
 }
 
 fn try_flock(file: &File) -> io::Result<bool> {
@@ -415,7 +404,7 @@ fn try_flock_shared(file: &File) -> io::Result<bool> {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
 

@@ -1320,7 +1320,7 @@ pub(super) fn since_boot_ns() -> u64 {
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 pub(super) mod tests {
     use super::super::writer_byte::{Claim, Exclusion};
     use super::*;

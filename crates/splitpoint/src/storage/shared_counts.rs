@@ -132,7 +132,7 @@ fn read_once(words: &[AtomicU64]) -> Counts {
     Counts { lookups, since_ns, is_whole: load(BEGUN) == ended }
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::super::reader_table::tests::is_free_to_write;
     use super::super::writer_byte::{Claim, Exclusion};

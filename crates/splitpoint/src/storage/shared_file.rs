@@ -150,18 +150,15 @@ impl SharedFile {
         let path = path.as_ref();
         let is_writer = is_writable(&file);
         // Whoever of this process has claimed it may do so for a moment: the handles wait for him.
-        let own = cfg!(target_os = "linux").then(|| {
-            let mut options = File::options();
-            options.read(true).write(is_writer);
-            open_again(&file, path, &options)
-        });
-        let own = match own {
-            Some(Ok(own)) => own,
-            Some(Err(source)) if is_short_of(&source) => {
+        let mut options = File::options();
+        options.read(true).write(is_writer);
+        let own = match open_again(&file, path, &options) {
+            Ok(own) => own,
+            Err(source) if is_short_of(&source) => {
                 Self::close_other(file);
                 return Err(io_error("open", path, source));
             }
-            _ => return Self::claim(file, path, is_writer),
+            Err(_) => return Self::claim(file, path, is_writer),
         };
         let status = status_of(&file, path)?;
         if let Err(error) = refuse_strange(&file, &status, path) {
@@ -338,7 +335,7 @@ fn is_writable(file: &File) -> bool {
     flags.is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use std::os::fd::AsRawFd as _;
     use std::sync::Barrier;

@@ -85,7 +85,7 @@ impl Status {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use std::os::unix::fs::FileExt;
 

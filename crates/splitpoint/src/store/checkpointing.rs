@@ -617,7 +617,7 @@ fn superblock_naming(writer: &Writer, name: CheckpointName) -> Superblock {
     Superblock { is_compacted, checkpoint: Some(name), ..writer.superblock.clone() }
 }
 
-#[cfg(all(test, target_os = "linux", not(any(loom, miri))))]
+#[cfg(all(test, not(any(loom, miri))))]
 mod tests {
     use std::collections::BTreeSet;
 

@@ -71,7 +71,7 @@ impl Store {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use std::fs::File;
     use std::path::Path;

@@ -149,7 +149,7 @@ impl KnownSegments {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use std::path::Path;
     use std::sync::Arc;

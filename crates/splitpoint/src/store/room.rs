@@ -265,7 +265,7 @@ fn poison(region: &Region, segment: &Range<u64>) {
     let _ = region.storage().write_at(segment.start, &bytes);
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use std::sync::Arc;
 

@@ -476,7 +476,7 @@ fn assume_mean(table: &mut SegmentTable, segments: &[Segment], state: &CommitSta
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     use crate::{
         batch::Batch,
         options::{Options, Sharing},
@@ -537,7 +537,7 @@ mod tests {
     /// Returns what a snapshot beside another handle has, with a count of 1, of a key that had `old`: a batch
     /// stores a big record there and that count after the first look at the segments, and the record is dead at
     /// the second one if `dies`.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn get_beside_batch(dies: bool) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("nothing fails");
         let options = Options::new().sharing(Sharing::Shared).live_share(0.9);
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn a_snapshot_has_a_big_record_that_another_handle_stores_while_it_is_taken() {
         // It makes the file longer.
         assert_eq!(get_beside_batch(false).len(), 300_000);
@@ -578,7 +578,7 @@ mod tests {
 
     /// Looks at the segments beside a writer that moves its segment table, and gives the place back, after the
     /// reader has found where it is; returns whether any is found, or `None` after an error.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn look_at_a_table_that_moves() -> Option<bool> {
         let dir = tempfile::tempdir().expect("it has room");
         let path = dir.path().join("a");
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(not(miri))]
     fn a_segment_table_that_moves_while_a_reader_looks_is_not_believed() {
         assert_eq!(look_at_a_table_that_moves(), None);
         let found = mutant::with(Mutant::ReadsMovedTable, look_at_a_table_that_moves);

@@ -736,7 +736,6 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// A warm restart changes the piece epoch.
-    #[cfg(target_os = "linux")]
     #[test]
     fn an_open_by_turns_a_moment_after_an_orderly_close_is_no_warm_restart() {
         let dir = tempfile::tempdir().unwrap();

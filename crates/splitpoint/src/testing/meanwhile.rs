@@ -17,13 +17,13 @@ pub(crate) enum Point {
 }
 
 /// Lets happen what a test has asked for.
-#[cfg(not(all(test, target_os = "linux", not(loom), not(miri))))]
+#[cfg(not(all(test, not(loom), not(miri))))]
 #[inline(always)]
 pub(crate) fn at(_: Point) {}
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 pub(crate) use switch::{at, with};
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod switch {
     use std::cell::RefCell;
 

@@ -455,7 +455,7 @@ pub(super) fn program() -> Program {
 
 /// Returns this machine.
 pub(super) fn machine() -> Machine {
-    // Linux names the processor here; elsewhere only its architecture is available.
+    // The kernel names the processor here on some architectures only.
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

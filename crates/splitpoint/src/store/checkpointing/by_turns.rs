@@ -399,7 +399,7 @@ impl Store {
     }
 }
 
-#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt as _;
