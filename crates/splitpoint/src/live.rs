@@ -5,7 +5,7 @@ use crate::checksum;
 use crate::error::{Error, Result};
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, LSN_MAX,
-    PID_OFFSET, VERSION,
+    PID_OFFSET, SegmentHeader, VERSION,
 };
 use crate::index::line::LineNumber;
 use crate::index::shape::Shape;
@@ -638,7 +638,7 @@ impl<'a> Live<'a> {
         }
         let tail = COMMIT_STATES[(self.load(COMMIT) & 1) as usize] + 3;
         let is_inside = |offset: u64, segment: u64| {
-            segment <= offset
+            (segment == 0 || segment.saturating_add(SegmentHeader::BYTES) <= offset)
                 && offset <= end * GRANULE_BYTES
                 && offset.is_multiple_of(8)
                 && segment.is_multiple_of(GRANULE_BYTES)

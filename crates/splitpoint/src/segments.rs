@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::atomic::may_be_killed;
 use crate::checksum;
-use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX};
+use crate::format::{GRANULE_BYTES, HEADER_BYTES, LOG_SEGMENT_BYTES_MAX};
 use crate::space::Extent;
 use crate::storage::{WordMap, prefetch};
 
@@ -721,7 +721,8 @@ impl SegmentTable {
                             other.segment_use().is_whole() && size(other) == size(entry)
                         })
                     };
-                    let is_inside = segment.range().end <= file_bytes;
+                    let is_inside =
+                        segment.offset >= HEADER_BYTES && segment.range().end <= file_bytes;
                     is_inside && units.start == unit && units.clone().all(agrees)
                 });
                 if let Some(segment) = whole {
@@ -738,7 +739,9 @@ impl SegmentTable {
             let (mut kept, mut kept_firsts) = (0, 0);
             for granule in 0..self.granule_count() {
                 let at = ((unit as u64) << self.unit_shift) + u64::from(granule) * GRANULE_BYTES;
-                let is_inside = at + GRANULE_BYTES <= file_bytes && !in_segment.contains(&unit);
+                let is_inside = at >= HEADER_BYTES
+                    && at + GRANULE_BYTES <= file_bytes
+                    && !in_segment.contains(&unit);
                 let is_first = firsts >> granule & 1 != 0;
                 let is_part = parts >> granule & 1 != 0;
                 in_part = is_inside && (is_first || in_part && is_part);
@@ -987,6 +990,7 @@ mod tests {
             ranges.sort_by_key(|range| range.start);
             assert!(ranges.iter().all(|range| range.start < range.end));
             assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
+            assert!(ranges.first().is_none_or(|first| first.start >= HEADER_BYTES));
             assert!(ranges.last().is_none_or(|last| last.end <= 30 * UNIT + 4096));
         }
     }

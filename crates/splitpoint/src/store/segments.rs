@@ -377,7 +377,8 @@ impl Writer {
         while let Some(record) = walk.next_record()? {
             if record.header.kind == RecordKind::BigPut {
                 let (offset, bytes) = big_target(&record)?;
-                let is_inside = offset.saturating_add(bytes) <= FILE_BYTES_MAX;
+                let is_inside =
+                    offset >= HEADER_BYTES && offset.saturating_add(bytes) <= FILE_BYTES_MAX;
                 if is_inside && offset.is_multiple_of(GRANULE_BYTES) && bytes >= GRANULE_BYTES {
                     bigs.push(offset..offset + bytes);
                 }
