@@ -243,11 +243,14 @@ impl Program {
 
     /// Opens the store, which must hold at least the first `least` changes.
     fn boot(&mut self, least: usize) {
-        let opened = match self.disk.open(&self.options) {
+        // Until its first change a store is not durable: a power loss may leave any part of it.
+        let create = if self.changes.is_empty() { Create::IfMissing } else { Create::Never };
+        let options = self.options.clone().create(create);
+        let opened = match self.disk.open(&options) {
             // A call was to fail, and has: once more.
             Err(error) if error.kind() == ErrorKind::Io => {
                 self.disk = self.disk.kill();
-                self.disk.open(&self.options)
+                self.disk.open(&options)
             }
             opened => opened,
         };
