@@ -150,30 +150,53 @@ pub(crate) fn widened(range: Range<u64>) -> Range<u64> {
 
 /// Claims the pages of a range of a file on a tmpfs. It knows no `FIEMAP`, and a look for a hole walks over the pages
 /// of all the file up to the next one: of a file of 1.5 GB, with one look for each of 45 ranges, for a second.
+/// Where the file system is full, the steps before keep what they have claimed.
 fn claim_pages(file: &File, range: &Range<u64>) -> io::Result<Room> {
     let range = range.start..range.end.min(Status::of(file)?.bytes);
     if range.is_empty() || has_all_pages(file, &range) {
         return Ok(Room::Claimed);
     }
-    match fallocate(file, FallocateFlags::empty(), &range) {
-        Err(error) if is_unknown(&error) => Ok(Room::Claimed),
-        filled => filled.map(|()| Room::Claimed),
+    for step in steps_of(&range) {
+        if has_all_pages(file, &step) {
+            continue;
+        }
+        match fallocate(file, FallocateFlags::empty(), &step) {
+            Err(error) if is_unknown(&error) => return Ok(Room::Claimed),
+            filled => filled?,
+        }
     }
+    Ok(Room::Claimed)
 }
 
-/// Returns whether all pages of a range are in the page cache, as far as the kernel says so (from Linux 6.5 on, if
-/// no filter of system calls is in between). Those that the kernel has moved to a swap device are not.
+/// Bytes of a file on a tmpfs that one call claims.
+const STEP_BYTES: u64 = 4 << 20;
+
+/// Returns the parts of a range that are claimed one after the other. Before Linux 6.10 tmpfs gives up at any signal,
+/// and gives back what it has filled: a call for a large range would begin anew for ever under a timer.
+fn steps_of(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    (range.start..end).step_by(STEP_BYTES as usize).map(move |at| at..end.min(at + STEP_BYTES))
+}
+
+/// Returns whether a file on a tmpfs has all pages of a range, as far as the kernel says so (from Linux 6.5 on, if no
+/// filter of system calls is in between).
 fn has_all_pages(file: &File, range: &Range<u64>) -> bool {
     const SYS_CACHESTAT: libc::c_long = 451;
     let asked = [range.start, range.end - range.start];
-    // Pages in the cache, dirty ones, those being written, evicted ones, evicted ones of late.
     let mut found = [0_u64; 5];
     // SAFETY: the kernel reads two numbers and writes five: `struct cachestat_range`, `struct cachestat`.
     let code = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), asked.as_ptr(), found.as_mut_ptr(), 0)
     };
     let page_bytes = rustix::param::page_size() as u64;
-    code == 0 && found[0] == range.end.div_ceil(page_bytes) - range.start / page_bytes
+    code == 0 && page_count_of(&found) == range.end.div_ceil(page_bytes) - range.start / page_bytes
+}
+
+/// Returns how many pages a file on a tmpfs has, by what `cachestat` has found: those in the page cache, and those
+/// that were evicted, which are on a swap device and keep their room in the file system. A claim reads these back.
+fn page_count_of(found: &[u64; 5]) -> u64 {
+    let [in_cache, _dirty, _in_write_back, evicted, _evicted_of_late] = found;
+    in_cache + evicted
 }
 
 fn claim_blocks(file: &File, range: &Range<u64>, mark: Option<u64>) -> io::Result<Room> {
@@ -453,6 +476,35 @@ mod tests {
         let mut bytes = vec![1; 256 << 10];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn pages_on_a_swap_device_count_once() {
+        assert_eq!(page_count_of(&[5, 5, 0, 0, 0]), 5);
+        assert_eq!(page_count_of(&[3, 3, 1, 2, 0]), 5);
+        assert_eq!(page_count_of(&[3, 3, 1, 2, 2]), 5, "those of late are among the evicted ones");
+    }
+
+    #[test]
+    fn a_large_range_is_claimed_in_steps_which_make_up_the_range() {
+        for range in [0..1, 0..STEP_BYTES, 7..STEP_BYTES + 8, 4096..5 * STEP_BYTES, 9..9] {
+            let mut at = range.start;
+            for step in steps_of(&range) {
+                assert!(step.start == at && step.end > at && step.end - step.start <= STEP_BYTES);
+                at = step.end;
+            }
+            assert_eq!(at, range.end);
+        }
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
+        if Kind::of(&file) != Kind::Tmpfs {
+            println!("skipped: no tmpfs");
+            return;
+        }
+        let bytes = 3 * STEP_BYTES;
+        file.set_len(bytes).unwrap();
+        file.write_all_at(&[7; 4096], STEP_BYTES).unwrap();
+        Claims::default().claim_alone(&file, 4096..bytes).unwrap();
+        assert_eq!(file.metadata().unwrap().blocks() * 512, bytes - 4096, "no step is left out");
     }
 
     /// `fallocate` of a complete range is refused by some full file systems, also if it has no hole.
