@@ -22,7 +22,7 @@ pub(crate) mod mapped;
 pub(crate) mod neighbours;
 pub(crate) mod new_file;
 pub(crate) mod open;
-mod own_file;
+pub(crate) mod own_file;
 mod pages;
 pub(crate) mod raw;
 pub(crate) mod reader_table;

@@ -155,6 +155,28 @@ impl Drop for OwnFile {
     }
 }
 
+/// Lets all descriptors of this process that lead to the file at `path` lead to `stranger`, and returns how many: a
+/// program has closed them, and opened that file.
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+pub(crate) fn replace_descriptors(path: &std::path::Path, stranger: &File) -> usize {
+    use std::os::fd::{FromRawFd as _, OwnedFd};
+
+    let path = path.canonicalize().expect("the file is there");
+    let mut count = 0;
+    for entry in std::fs::read_dir("/proc/self/fd").expect("it is mounted").flatten() {
+        if !std::fs::read_link(entry.path()).is_ok_and(|target| target == path) {
+            continue;
+        }
+        let number = entry.file_name().into_string().ok().and_then(|name| name.parse().ok());
+        let number = number.expect("a descriptor has a number");
+        // SAFETY: the descriptor is open, and this value is never dropped.
+        let mut place = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+        rustix::io::dup2(stranger, &mut place).expect("nothing fails");
+        count += 1;
+    }
+    count
+}
+
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use std::collections::BTreeSet;

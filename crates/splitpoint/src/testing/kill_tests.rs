@@ -43,16 +43,19 @@ fn assert_readable(disk: &SimDisk, options: &Options, before: &Content, after: &
 
 /// Opens what a kill has left in a file, for a handle that reads and lets writers come.
 fn open_file_as_left(disk: &SimDisk, path: &Path, options: &Options) -> Db {
-    std::fs::write(path, disk.file()).unwrap();
-    {
-        let storage = open_and_lock(path, options).unwrap().storage;
-        let region = Region::new(Box::new(storage), false).unwrap();
-        if region.live().is_of(disk.identity()) {
-            region.claim_live().unwrap();
-            region.live().set_identity(region.storage().identity());
-        }
-    }
+    write_file_as_left(disk, path, options);
     options.clone().read_only().open(path).unwrap()
+}
+
+/// Writes what a kill has left to a file, so that an opening takes it for one that was killed there.
+fn write_file_as_left(disk: &SimDisk, path: &Path, options: &Options) {
+    std::fs::write(path, disk.file()).unwrap();
+    let storage = open_and_lock(path, options).unwrap().storage;
+    let region = Region::new(Box::new(storage), false).unwrap();
+    if region.live().is_of(disk.identity()) {
+        region.claim_live().unwrap();
+        region.live().set_identity(region.storage().identity());
+    }
 }
 
 /// Checks that a handle shows `before` or `after` in every way, and no damage.
@@ -484,4 +487,52 @@ fn a_kill_between_turns_that_compact_leaves_no_more_dead_bytes_than_segments_hav
     let right = dead_beyond_segments();
     let wrong = mutant::with(Mutant::RetiresUncommitted, dead_beyond_segments);
     assert!(right == 0 && wrong > 0, "{wrong} instead of {right}");
+}
+
+/// A program closes all descriptors that it does not know, and a file of its own gets the number of the store's
+/// while that is opened. Here it is a copy of the store, with which the log agrees. What the tables of a compacted
+/// store have may be nowhere else: it is refused before anything is done with them.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn lines_that_were_read_from_a_stranger_vouch_for_no_table() {
+    use crate::storage::own_file::replace_descriptors;
+    use crate::testing::meanwhile::{self, Point};
+    use std::cell::Cell;
+
+    let options = Options::new().segment_bytes_min(4096).durability(Durability::Buffered).seed(1);
+    let options = options.live_share(0.9);
+    let disk = SimDisk::new();
+    let db = disk.open(&options).unwrap();
+    for i in 0..4000_u32 {
+        db.put((i % 2000).to_le_bytes(), b"value").unwrap();
+    }
+    assert!(db.maintain(u64::MAX).unwrap().is_done);
+    db.put(b"a change", b"after the compaction").unwrap();
+    let (dir, killed) = (tempfile::tempdir().unwrap(), disk.kill());
+    let [path, stranger] = ["store", "stranger"].map(|name| dir.path().join(name));
+    write_file_as_left(&killed, &path, &options);
+    std::fs::copy(&path, &stranger).unwrap();
+    let stranger = std::fs::File::open(&stranger).unwrap();
+    let recovery = options.clone().read_only().open(&path).unwrap().recovery();
+    assert!(matches!(recovery, Recovery::WarmRestart { .. }), "{recovery:?}");
+
+    // Without the look it fails too, but only at a later call, and has trusted the tables until then.
+    let is_refused = || {
+        let (store, stranger) = (path.clone(), stranger.try_clone().unwrap());
+        let replaced_count = Rc::new(Cell::new(0));
+        let count = replaced_count.clone();
+        let replace = move |point| {
+            if point == Point::LogVerified {
+                count.set(count.get() + replace_descriptors(&store, &stranger));
+            }
+        };
+        let open = || options.clone().create(Create::Never).open(&path);
+        let opened = meanwhile::with(replace, open).map(|db| db.recovery());
+        assert!(replaced_count.get() > 0, "the index was looked at");
+        let error = opened.expect_err("it cannot be locked, either");
+        matches!(error, crate::Error::Io { action: "read the index of", .. })
+    };
+    assert!(is_refused());
+    write_file_as_left(&killed, &path, &options);
+    assert!(!mutant::with(Mutant::BelievesStrangers, is_refused));
 }

@@ -10,6 +10,8 @@ pub(crate) enum Point {
     SegmentsLookedAt,
     /// The commit is loaded; the segments were not looked at again.
     CommitLoaded,
+    /// An opening after a kill has verified the end of the log, and has not looked at the index.
+    LogVerified,
     /// A handle has made a list of segments from its own table, and does not remember it yet.
     ListMade,
     /// A handle has the list of its own last turn; the commit is not loaded.
