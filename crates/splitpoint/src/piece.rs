@@ -44,13 +44,13 @@ pub(crate) fn lines_of(piece_count: usize) -> u64 {
     piece_of(piece_count).first_line
 }
 
-/// Returns the number of pieces that it takes for `line_count` lines.
+/// Returns the number of pieces that it takes for `line_count` lines. An opening after a kill asks for each line that
+/// it reads.
 pub(crate) fn piece_count_for(line_count: u64) -> usize {
-    let mut piece_count = 0;
-    while lines_of(piece_count) < line_count {
-        piece_count += 1;
-    }
-    piece_count
+    let Some(last) = line_count.div_ceil(LINES_MIN).checked_sub(1) else { return 0 };
+    // The piece with the last granule.
+    let generation = u64::from((last / 8).checked_ilog2().unwrap_or(0));
+    (8 * generation + (last >> generation)) as usize + 1
 }
 
 #[cfg(all(test, not(loom)))]
@@ -69,5 +69,17 @@ mod tests {
         assert_eq!(line, 1 << 32);
         assert!(piece_count_for(1 << 32) <= PIECE_COUNT_MAX);
         assert_eq!((piece_count_for(0), piece_count_for(1), piece_count_for(65)), (0, 1, 2));
+    }
+
+    #[test]
+    fn a_number_of_lines_takes_the_pieces_up_to_its_last_line() {
+        for number in 0..PIECE_COUNT_MAX {
+            let Piece { first_line, line_count } = piece_of(number);
+            assert_eq!(piece_count_for(first_line), number);
+            for lines in [1, 2, line_count / 2 + 1, line_count] {
+                assert_eq!(piece_count_for(first_line + lines), number + 1, "{lines} of {number}");
+            }
+        }
+        assert!(piece_count_for(u64::MAX) > PIECE_COUNT_MAX, "no number fails");
     }
 }
