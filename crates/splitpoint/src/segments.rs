@@ -124,6 +124,9 @@ pub(crate) struct SegmentTable {
     /// log2 of the bytes of a unit.
     unit_shift: u32,
     words: Words,
+    /// Number of units up to the last one whose entry was not 0 when it was looked for, or that was begun since: no
+    /// other has a use or a part. It may have counts since.
+    used_units: usize,
     version: u64,
     /// Whether the unit is the first one of a segment that this handle has begun, so that it has counted all of the
     /// records there. Smaller segments than a unit are not among them.
@@ -155,6 +158,18 @@ impl Words {
             Self::Private(words) => words,
             Self::File(map) => &map.words()[SegmentTable::MAP_HEAD_WORDS..],
         }
+    }
+
+    /// Returns the number of units up to the last one whose entry is not 0. A table in the file has room for twice
+    /// its entries and more.
+    fn used_units(&self) -> usize {
+        let words = self.all();
+        let is_used = |words: &[AtomicU64]| {
+            words.iter().fold(0, |all, word| all | word.load(Ordering::Relaxed)) != 0
+        };
+        let chunk_count = words.chunks(SCANNED_WORDS).rposition(is_used).map_or(0, |last| last + 1);
+        let words = &words[..words.len().min(chunk_count * SCANNED_WORDS)];
+        words.chunks(2).rposition(is_used).map_or(0, |last| last + 1)
     }
 }
 
@@ -226,19 +241,21 @@ impl SegmentTable {
         assert!((GRANULE_BYTES..=GRANULES_MAX * GRANULE_BYTES).contains(&unit_bytes));
         let words = words.into_iter().map(AtomicU64::new).collect();
         let words = Words::Private(words);
-        let (unit_shift, version) = (unit_bytes.trailing_zeros(), next_version());
-        Self { unit_shift, words, version, own: Vec::new() }
+        let (unit_shift, used_units) = (unit_bytes.trailing_zeros(), words.used_units());
+        Self { unit_shift, words, used_units, version: next_version(), own: Vec::new() }
     }
 
     /// Returns the table that a mapped segment of the file has.
     pub(crate) fn of_map(unit_bytes: u64, map: WordMap) -> Self {
-        Self { words: Words::File(map), ..Self::new(unit_bytes) }
+        let words = Words::File(map);
+        let used_units = words.used_units();
+        Self { words, used_units, ..Self::new(unit_bytes) }
     }
 
     /// Returns the size in bytes of a segment of the file that has room for the entries of a file of
     /// `file_bytes`, and of twice as many.
     pub(crate) fn map_bytes(&self, file_bytes: u64) -> u64 {
-        let in_use = self.used_words().len() as u64 / 2;
+        let in_use = self.words.used_units() as u64;
         let unit_count = file_bytes.div_ceil(1 << self.unit_shift).max(in_use);
         let bytes = Self::MAP_HEAD_WORDS as u64 * 8 + unit_count * Self::ENTRY_BYTES;
         (2 * bytes).next_power_of_two().max(GRANULE_BYTES)
@@ -264,25 +281,24 @@ impl SegmentTable {
 
     /// Returns a copy of the words of all entries, without those at the end that are 0.
     pub(crate) fn to_words(&self) -> Vec<u64> {
-        self.used_words().iter().map(|word| word.load(Ordering::Relaxed)).collect()
+        let words = &self.words.all()[..2 * self.words.used_units()];
+        words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
-    /// Returns the words of all entries, without those at the end that are 0. A table in the file has room for
-    /// twice its entries and more, and every opening looks at it.
-    fn used_words(&self) -> &[AtomicU64] {
-        let words = self.words.all();
-        let is_used = |words: &[AtomicU64]| {
-            words.iter().fold(0, |all, word| all | word.load(Ordering::Relaxed)) != 0
-        };
-        let chunk_count = words.chunks(SCANNED_WORDS).rposition(is_used).map_or(0, |last| last + 1);
-        let words = &words[..words.len().min(chunk_count * SCANNED_WORDS)];
-        let used = words.chunks(2).rposition(is_used).map_or(0, |last| last + 1);
-        &words[..2 * used]
+    /// Looks for the last entry anew, for a checksum that is stored: it is of all that is there.
+    pub(crate) fn find_end(&mut self) {
+        self.used_units = self.words.used_units();
     }
 
-    /// Returns the checksum of the table.
+    /// Notes that a segment is about to begin that ends before the unit `end`.
+    #[inline]
+    fn raise_end(&mut self, end: usize) {
+        self.used_units = self.used_units.max(end);
+    }
+
+    /// Returns the checksum of the table up to its last entry, as that was found.
     pub(crate) fn crc(&self) -> u32 {
-        self.used_words().iter().fold(0, |crc, word| {
+        self.words.all()[..2 * self.used_units].iter().fold(0, |crc, word| {
             checksum::crc32c_append_words(crc, &[], [word.load(Ordering::Relaxed)])
         })
     }
@@ -290,8 +306,9 @@ impl SegmentTable {
     /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.
     pub(crate) fn moved_to(&self, map: WordMap) -> Self {
         let (unit_shift, version) = (self.unit_shift, next_version());
-        let moved = Self { unit_shift, words: Words::File(map), version, own: self.own.clone() };
         let from = self.to_words();
+        let (words, used_units, own) = (Words::File(map), from.len() / 2, self.own.clone());
+        let moved = Self { unit_shift, words, used_units, version, own };
         assert!(from.len() <= moved.words.all().len(), "`map_bytes` has made room");
         for (to, from) in moved.words.all().iter().zip(from) {
             to.store(from, Ordering::Relaxed);
@@ -346,6 +363,7 @@ impl SegmentTable {
         if bytes < 1 << self.unit_shift {
             let units = self.units_of(&segment);
             self.make_room(units.end);
+            self.raise_end(units.end);
             let entry = self.entry_of(units.start);
             entry.set_word(entry.word() & live_mask() | SegmentUse::Small as u64);
             self.begin_part(&segment);
@@ -353,6 +371,7 @@ impl SegmentTable {
         }
         let units = self.units_of(&segment);
         self.make_room(units.end);
+        self.raise_end(units.end);
         let is_unused = |unit| self.entry_of(unit).segment_use() == SegmentUse::None;
         debug_assert!(units.clone().all(is_unused), "a unit is in one segment");
         let size = u64::from(units.len().trailing_zeros()) << USE_BITS;
@@ -423,7 +442,9 @@ impl SegmentTable {
     /// Adds a segment of one big record.
     pub(crate) fn begin_big(&mut self, segment: Range<u64>) {
         self.version = next_version();
-        self.make_room(self.units_of(&segment).end);
+        let end = self.units_of(&segment).end;
+        self.make_room(end);
+        self.raise_end(end);
         self.begin_part(&segment);
     }
 
@@ -639,7 +660,7 @@ impl SegmentTable {
     /// Returns the segments, in the order of the file: not those of big records, nor those smaller
     /// than a unit. Ends whatever the entries say: others may change them meanwhile.
     pub(crate) fn segments(&self) -> impl Iterator<Item = TableSegment> + '_ {
-        let end = (self.used_words().len() as u64 / 2) << self.unit_shift;
+        let end = (self.used_units as u64) << self.unit_shift;
         let mut at = 0;
         std::iter::from_fn(move || {
             while at < end {
@@ -656,7 +677,7 @@ impl SegmentTable {
     /// Returns the segments of big records and the log segments smaller than a unit, in the order of
     /// the file, each with whether its record is dead.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, bool)> + '_ {
-        (0..self.used_words().len() / 2).flat_map(move |unit| {
+        (0..self.used_units).flat_map(move |unit| {
             let (firsts, parts) = (self.entry_of(unit).firsts(), self.entry_of(unit).parts());
             let start = (unit as u64) << self.unit_shift;
             bits_of(firsts).map(move |granule| {
@@ -708,7 +729,7 @@ impl SegmentTable {
         self.version = next_version();
         let mut in_segment = 0..0;
         let mut in_part = false;
-        for unit in 0..self.used_words().len() / 2 {
+        for unit in 0..self.used_units {
             let entry = self.entry_of(unit);
             if !in_segment.contains(&unit) {
                 let segment = self.segment_at((unit as u64) << self.unit_shift);
@@ -930,6 +951,38 @@ mod tests {
                 assert_eq!((wide.to_words().len(), wide.crc()), (least, narrow.crc()));
             }
         }
+    }
+
+    #[test]
+    fn the_end_is_kept_by_whatever_adds_an_entry() {
+        type Change = fn(&mut SegmentTable);
+        let changes: [Change; 4] = [
+            |table| table.begin(4 * UNIT..8 * UNIT, SegmentUse::Log, 1),
+            |table| table.begin(4 * UNIT..4 * UNIT + 8192, SegmentUse::Log, 1),
+            |table| table.begin_big(3 * UNIT..5 * UNIT + 4096),
+            |table| {
+                assert_eq!(table.adopt(8 * UNIT..16 * UNIT, Some(SegmentUse::Log), 1), Ok(true));
+            },
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut table = SegmentTable::of_words(UNIT, vec![0; 64]);
+            change(&mut table);
+            let again = SegmentTable::of_words(UNIT, table.to_words());
+            assert_eq!(table.used_units, again.used_units, "change {at}");
+            assert_eq!(table.crc(), again.crc(), "change {at}");
+            assert!(table.used().eq(again.used()), "change {at}");
+        }
+    }
+
+    #[test]
+    fn a_count_behind_the_end_is_in_a_copy_and_in_the_checksum_of_a_close() {
+        let mut table = SegmentTable::of_words(UNIT, vec![0; 64]);
+        table.begin(2 * UNIT..3 * UNIT, SegmentUse::Log, 1);
+        let end = table.used_units;
+        table.remove_live(9 * UNIT + 64, 24);
+        assert_eq!((table.used_units, table.to_words().len()), (end, 2 * 10), "a copy has all");
+        table.find_end();
+        assert_eq!(table.crc(), SegmentTable::of_words(UNIT, table.to_words()).crc());
     }
 
     /// Each place between two stores of an addition or a removal.

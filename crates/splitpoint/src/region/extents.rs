@@ -405,8 +405,9 @@ impl Extents {
     }
 
     /// Stores the checksum of the segment table in the live header, for a close.
-    pub(crate) fn note_table_crc(&self) {
-        if let Some(segments) = self.segments.as_ref().filter(|segments| segments.is_in_file()) {
+    pub(crate) fn note_table_crc(&mut self) {
+        if let Some(segments) = self.segments.as_mut().filter(|segments| segments.is_in_file()) {
+            segments.find_end();
             self.region.live().set_table_crc(segments.crc());
         }
     }
