@@ -493,7 +493,7 @@ fn a_kill_between_turns_that_compact_leaves_no_more_dead_bytes_than_segments_hav
 /// while that is opened. Here it is a copy of the store, with which the log agrees. What the tables of a compacted
 /// store have may be nowhere else: it is refused before anything is done with them.
 #[test]
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(not(miri))]
 fn lines_that_were_read_from_a_stranger_vouch_for_no_table() {
     use crate::storage::own_file::replace_descriptors;
     use crate::testing::meanwhile::{self, Point};
