@@ -69,6 +69,23 @@ fn the_file_is_that_of_python() {
     assert_eq!(format!("{hash:016x}"), "f7cb7e3103062cd2");
 }
 
+/// Nobody sees whether another part has the same key, so a choice would be none.
+#[test]
+fn each_repetition_of_a_key_counts_and_there_is_no_option_for_it() {
+    let sandbox = Sandbox::new();
+    let words = ["lab", "partial", "-", "--hash", "djb2", "--buckets", "8", "-o", "part"];
+    sandbox.run_with(&words, b"ant\nbee\nant\n").check(
+        0,
+        "",
+        "splitpoint: kept 1 duplicate key\nsplitpoint: wrote the counts of 3 keys to `part`\n",
+    );
+    for option in [&["--keep-duplicates"][..], &["--threads", "2"]] {
+        let refused = sandbox.run_with(&[&words[..], option].concat(), b"ant\n");
+        assert_eq!(refused.exit, 2, "{option:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(option[0]), "{}", refused.stderr);
+    }
+}
+
 #[test]
 fn what_cannot_be_counted_or_merged_is_refused_by_name() {
     let sandbox = Sandbox::new();

@@ -27,9 +27,9 @@ use crate::store;
 /// Keys and the facts about them.
 pub(super) type Keys = splitpoint_lab::keys::Keys<'static>;
 
-/// Arguments of every command that reads keys.
+/// Which file has the keys, and how they lie in it.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct KeyArgs {
+pub(super) struct FileArgs {
     /// The file with the keys; - for standard input
     file: Option<PathBuf>,
 
@@ -51,6 +51,13 @@ pub(super) struct KeyArgs {
     /// Treat the first row of a CSV or TSV file as a header
     #[arg(long)]
     header: bool,
+}
+
+/// Arguments of the commands that measure keys.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct KeyArgs {
+    #[command(flatten)]
+    in_file: FileArgs,
 
     /// Count each repetition of a key as another key
     #[arg(long)]
@@ -76,11 +83,18 @@ enum Format {
     Store,
 }
 
+impl FileArgs {
+    /// Returns the arguments that count each repetition of a key, in one thread.
+    pub(super) fn with_duplicates(&self, memory_bytes: u64, progress: ProgressMode) -> KeyArgs {
+        KeyArgs { in_file: self.clone(), keep_duplicates: true, memory_bytes, threads: 1, progress }
+    }
+}
+
 impl KeyArgs {
     /// Fails if there is no file of keys. `taken` is the file of another argument, which the user
     /// may have meant as the file of keys.
     pub(super) fn require_file(&self, taken: Option<&Path>) -> Result<()> {
-        if self.file.is_some() { Ok(()) } else { Err(missing_file(taken)) }
+        if self.in_file.file.is_some() { Ok(()) } else { Err(missing_file(taken)) }
     }
 
     /// Reads the keys, and fails if there are none.
@@ -121,17 +135,19 @@ impl KeyArgs {
 
     /// Returns the same arguments for a file that is a store.
     pub(super) fn of_store(&self) -> Self {
-        Self { format: "store".to_string(), ..self.clone() }
+        let in_file = FileArgs { format: "store".to_string(), ..self.in_file.clone() };
+        Self { in_file, ..self.clone() }
     }
 
     /// Returns the same arguments for a file of lookups, with all of its duplicates.
     pub(super) fn of_trace(&self, path: &Path) -> Self {
-        Self { file: Some(path.to_owned()), keep_duplicates: true, ..self.clone() }
+        let in_file = FileArgs { file: Some(path.to_owned()), ..self.in_file.clone() };
+        Self { in_file, keep_duplicates: true, ..self.clone() }
     }
 
     /// Returns whether there is a file of keys.
     pub(super) fn has_file(&self) -> bool {
-        self.file.is_some()
+        self.in_file.file.is_some()
     }
 
     /// Returns whether a repeated key counts as another key.
@@ -221,7 +237,7 @@ impl KeyArgs {
     }
 
     pub(super) fn file(&self) -> &Path {
-        self.file.as_deref().unwrap_or(Path::new("-"))
+        self.in_file.file.as_deref().unwrap_or(Path::new("-"))
     }
 
     fn format(&self) -> Result<Format> {
@@ -229,23 +245,22 @@ impl KeyArgs {
             Failure::new(Exit::Usage, error.to_string())
                 .hint("for the formats, see: splitpoint lab hash --help")
         };
-        if self.format == "store" {
+        let FileArgs { format: name, encoding, column, header, .. } = &self.in_file;
+        if name == "store" {
             return Ok(Format::Store);
         }
-        let column = Column {
-            name: self.column.clone().unwrap_or_else(|| "1".to_string()),
-            has_header: self.header,
-        };
-        let mut format = KeyFormat::by_name(&self.format, column).map_err(usage)?;
-        if let Some(encoding) = &self.encoding {
+        let key_column =
+            Column { name: column.clone().unwrap_or_else(|| "1".to_string()), has_header: *header };
+        let mut format = KeyFormat::by_name(name, key_column).map_err(usage)?;
+        if let Some(encoding) = encoding {
             if !format.is_text() {
-                let message = format!("--as is for text, and `{}` is not text", self.format);
+                let message = format!("--as is for text, and `{name}` is not text");
                 return Err(Failure::new(Exit::Usage, message).hint("omit --as"));
             }
             format.encoding = encoding.parse().map_err(usage)?;
         }
         let is_table = matches!(format.framing, Framing::Csv(_) | Framing::Tsv(_));
-        if (self.column.is_some() || self.header) && !is_table {
+        if (column.is_some() || *header) && !is_table {
             return Err(Failure::new(Exit::Usage, "--column and --header are for csv and tsv")
                 .hint("add --keys csv or --keys tsv"));
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use splitpoint_lab::Setup;
 use splitpoint_lab::keys::Watch as _;
 
-use super::super::keys::KeyArgs;
+use super::super::keys::FileArgs;
 use super::super::list::FunctionName;
 use super::super::measuring;
 use super::super::watching::Watching;
@@ -15,6 +15,7 @@ use crate::command::shared::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{bytes, counted};
+use crate::progress::ProgressMode;
 
 /// Hashes that `--sample-hashes auto` keeps at most, as Python's `sample_hashes="auto"`.
 const HASHES_MAX: usize = 1 << 23;
@@ -31,7 +32,7 @@ Examples:
   splitpoint lab partial k.csv --keys csv --hash xxh3-64 --buckets 512 -o k.splp")]
 pub(crate) struct Args {
     #[command(flatten)]
-    keys: KeyArgs,
+    keys: FileArgs,
 
     /// The hash function; give the option again for another one
     #[arg(long, value_name = "NAME", required = true, value_parser = FunctionName,
@@ -55,6 +56,15 @@ pub(crate) struct Args {
     /// 64 MiB
     #[arg(long, value_name = "N", default_value = "auto", value_parser = Sample::parse)]
     sample_hashes: Sample,
+
+    /// Use at most this much memory, plus a few megabytes; keys get half of it, and if they do not
+    /// fit, they are read again
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
+    memory_bytes: u64,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    progress: ProgressMode,
 
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
@@ -87,7 +97,7 @@ impl Sample {
 
 /// Counts the keys.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let key_args = args.keys.with_duplicates();
+    let key_args = args.keys.with_duplicates(args.memory_bytes, args.progress);
     key_args.require_file(None)?;
     part::may_write(&args.output)?;
     let setups = args.hash.iter().map(|name| {
