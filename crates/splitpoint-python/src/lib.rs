@@ -24,6 +24,7 @@ mod error;
 mod handle;
 mod interpreter;
 mod lab;
+mod number;
 mod opening;
 mod pairs;
 mod pinned;

@@ -15,7 +15,7 @@ use crate::opening::{self, Flag};
 use crate::pairs::pairs_of;
 use crate::pinned::Pinned;
 use crate::scan::{Part, Scan, Source, Walk};
-use crate::{durability, error, watch};
+use crate::{durability, error, number, watch};
 
 /// Keys that `get_many` looks up between two looks for Ctrl-C, and records that `put_many` stores.
 const CHUNK: usize = 1024;
@@ -118,9 +118,9 @@ impl Table {
         is_url: bool,
         durability: &str,
         flag: &str,
-        mode: u32,
-        expected_records: u64,
-        cache_bytes: Option<u64>,
+        #[pyo3(from_py_with = number::mode)] mode: u32,
+        #[pyo3(from_py_with = number::expected_records)] expected_records: u64,
+        #[pyo3(from_py_with = number::cache_bytes)] cache_bytes: Option<u64>,
         hash: Option<&str>,
         sharing: &str,
         lock_timeout: f64,
@@ -298,7 +298,12 @@ impl Table {
     /// as 0. Raises `splitpoint.error` with code ``"invalid"`` for another value, and if the sum does not
     /// fit.
     #[pyo3(signature = (key, by=1))]
-    fn increment(&self, py: Python<'_>, key: &Bound<'_, PyAny>, by: i64) -> PyResult<i64> {
+    fn increment(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::by)] by: i64,
+    ) -> PyResult<i64> {
         let key = bytes::key(key)?;
         let key = key.as_slice();
         self.long(py, |opened| opened.store("increment")?.increment(key, by))

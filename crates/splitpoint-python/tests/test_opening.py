@@ -3,6 +3,7 @@
 import concurrent.futures
 import dbm.dumb
 import errno
+import itertools
 import os
 import pathlib
 import pickle
@@ -163,6 +164,76 @@ class Flags(Scratch):
                         (one, two)[i % 2][f"{i}"] = f"{i}"
                         self.assertEqual((two, one)[i % 2][f"{i}"], f"{i}".encode())
                     self.assertEqual(dict(one), dict(two))
+
+    def test_every_flag_opens_beside_a_table_per_call(self):
+        """Between its calls it keeps nobody out, whatever the other table is."""
+        for flag, sharing in itertools.product("rwc", ("one-writer", "exclusive", "shared", "per-call")):
+            with self.subTest(flag, sharing=sharing):
+                path = self.path(flag + sharing)
+                with splitpoint.open(path, sharing="per-call") as table:
+                    table["key"] = "old"
+                    with splitpoint.open(path, flag, sharing=sharing) as other:
+                        self.assertEqual(dict(other), {b"key": b"old"})
+                        self.assertEqual(other.readonly, flag == "r")
+                        if flag != "r":
+                            other["key"] = "new"
+                    found = b"old" if flag == "r" else b"new"
+                    self.assertEqual(table["key"], found)
+                    table["key"] = "last"
+                with splitpoint.open(path, "r") as again:
+                    self.assertEqual(dict(again), {b"key": b"last"})
+
+    def test_n_replaces_the_file_of_a_table_per_call_which_goes_on_with_the_old_one(self):
+        """Its later changes are lost with that file, as the documentation of `open` says."""
+        for sharing in ("one-writer", "exclusive", "shared", "per-call"):
+            with self.subTest(sharing):
+                path = self.path(sharing)
+                with splitpoint.open(path, sharing="per-call") as table:
+                    table["key"] = "old"
+                    with splitpoint.open(path, "n", sharing=sharing) as new:
+                        self.assertEqual(dict(new), {})
+                        new["new"] = "1"
+                    table["lost"] = "1"
+                    self.assertEqual(dict(table), {b"key": b"old", b"lost": b"1"})
+                with splitpoint.open(path, "r") as again:
+                    self.assertEqual(dict(again), {b"new": b"1"})
+
+    def test_the_flags_of_a_table_per_call_are_those_of_every_table(self):
+        def reach(flag):
+            return splitpoint.open(self.path(), flag, sharing="per-call")
+
+        for flag in "rw":
+            with self.assertRaises(FileNotFoundError):
+                reach(flag)
+        for flag in "cn":
+            with reach(flag) as table:
+                self.assertEqual(len(table), 0)
+                table["key"] = flag
+        for flag in "wc":
+            with reach(flag) as table:
+                self.assertEqual(dict(table), {b"key": b"n"})
+                self.assertFalse(table.readonly)
+        with reach("r") as table:
+            self.assertTrue(table.readonly)
+            with self.assertRaises(PermissionError):
+                table["key"] = "r"
+            self.assertEqual(dict(table), {b"key": b"n"})
+        # A reader keeps only those out that want the file for themselves.
+        with splitpoint.open(self.path(), "r"), reach("n") as table:
+            self.assertEqual(dict(table), {})
+        for holder in ("one-writer", "exclusive", "shared"):
+            with self.subTest(holder), splitpoint.open(self.path(), sharing=holder):
+                with self.assertRaises(BlockingIOError):
+                    reach("n")
+
+    def test_an_exclusive_table_that_reads_keeps_only_writers_out(self):
+        splitpoint.open(self.path()).close()
+        with splitpoint.open(self.path(), "r", sharing="exclusive") as table:
+            with splitpoint.open(self.path(), "r") as other:
+                self.assertEqual(dict(other), dict(table))
+            for flag in "wcn":
+                with self.assertRaises(BlockingIOError):
+                    splitpoint.open(self.path(), flag)
 
     def test_an_open_waits_as_long_as_it_was_told(self):
         table, waiting = splitpoint.open(self.path()), threading.Event()
@@ -407,6 +478,42 @@ class OldFiles(Scratch):
 
 class Errors(Scratch):
     """`splitpoint.error`."""
+
+    def test_a_number_that_does_not_fit_is_a_value_error_that_names_it(self):
+        longest = (1 << 64) - 1
+
+        def count(by):
+            with splitpoint.open_url("mem:") as table:
+                table.increment("key", by)
+
+        def attempt(attempts):
+            with splitpoint.open_url("mem:") as table:
+                table.transact(dict, attempts=attempts)
+
+        def reach(**options):
+            return lambda: splitpoint.open(self.path(), **options)
+
+        for call, message in (
+            (reach(mode=-1), "mode is 0 to 4294967295, not -1"),
+            (reach(mode=1 << 40), f"mode is 0 to 4294967295, not {1 << 40}"),
+            (reach(expected_records=-1), f"expected_records is 0 to {longest}, not -1"),
+            (reach(cache_bytes=-1), f"cache_bytes is 0 to {longest}, not -1"),
+            (reach(cache_bytes=1 << 64), f"cache_bytes is 0 to {longest}, not {1 << 64}"),
+            (reach(cache_bytes=10**5000), f"cache_bytes is 0 to {longest}, not a longer number"),
+            (lambda: count(1 << 63), f"by is {-1 << 63} to {(1 << 63) - 1}, not {1 << 63}"),
+            (lambda: count(-1 << 64), f"by is {-1 << 63} to {(1 << 63) - 1}, not {-1 << 64}"),
+            (lambda: attempt(0), "attempts is 1 or more, not 0"),
+            (lambda: attempt(-1), "attempts is 1 or more, not -1"),
+        ):
+            with self.assertRaises(ValueError) as caught:
+                call()
+            self.assertEqual((caught.exception.code, str(caught.exception)), ("invalid", message))
+        for options in ({"mode": "644"}, {"expected_records": 1.5}, {"cache_bytes": b"1"}):
+            (name,) = options
+            with self.assertRaises(TypeError) as caught:
+                splitpoint.open(self.path(), **options)
+            self.assertIn(f"while processing '{name}'", caught.exception.__notes__)
+        self.assertEqual(os.listdir(self.directory), [])
 
     def test_the_error_of_a_damaged_file_names_it(self):
         with splitpoint.open(self.path()) as table:

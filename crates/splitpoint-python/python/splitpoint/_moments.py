@@ -139,8 +139,10 @@ def transact(table, function, durability, attempts):
     import random
     import time
 
+    if attempts < 1:
+        raise make("invalid", None, f"attempts is 1 or more, not {attempts}", None)
     pause_s = 0.0005
-    for attempt in range(max(1, attempts)):
+    for attempt in range(attempts):
         if attempt:
             # The others, who come first, may need several steps as well.
             time.sleep(random.uniform(0, pause_s))

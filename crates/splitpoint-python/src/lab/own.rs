@@ -28,7 +28,7 @@ impl Calls {
     ///
     /// # Errors
     ///
-    /// `TypeError` if it cannot be called, `ValueError` if no hash has so many bits.
+    /// `TypeError` if it cannot be called.
     pub(super) fn specimen(
         &self,
         function: &Bound<'_, PyAny>,
@@ -38,10 +38,6 @@ impl Calls {
             let found = function.get_type().name()?;
             let message = format!("a hash is a name or a function, not {found}");
             return Err(PyTypeError::new_err(message));
-        }
-        if !(1..=64).contains(&width_bits) {
-            let message = format!("width is 1 to 64 bits, not {width_bits}");
-            return Err(error::invalid(function.py(), &message));
         }
         let name = name_of(function);
         let mut state = self.state();

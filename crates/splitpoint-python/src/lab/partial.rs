@@ -10,7 +10,7 @@ use splitpoint_lab::{KeySketch, PartialStats, Report, Setup, Specimen};
 
 use super::study::Study;
 use super::{buckets_for, keys, no_keys, raise, reduction_of, setup};
-use crate::error;
+use crate::{error, number};
 
 /// Bytes of keys that are copied before they are counted.
 const BATCH_BYTES: u64 = 1 << 24;
@@ -30,7 +30,7 @@ fn sampled(setup: Setup, sample_hashes: &Bound<'_, PyAny>) -> PyResult<Setup> {
             }
         };
     }
-    Ok(setup.sample_hashes(sample_hashes.extract()?))
+    Ok(setup.sample_hashes(number::sample_hashes(sample_hashes)?))
 }
 
 /// Which keys were counted, for an estimate of how many of them are different.
@@ -98,8 +98,8 @@ impl Counts {
         py: Python<'_>,
         hash: &str,
         reduction: &str,
-        buckets: u64,
-        seed: u64,
+        #[pyo3(from_py_with = number::buckets)] buckets: u64,
+        #[pyo3(from_py_with = number::seed)] seed: u64,
         sample_hashes: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let setup = Specimen::by_name(hash)

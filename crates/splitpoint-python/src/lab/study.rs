@@ -15,7 +15,7 @@ use splitpoint_lab::{Error, KeyPositions, KeySample, Report, Setup, Specimen, re
 use super::keys::{HeldKeys, for_each};
 use super::own::Calls;
 use super::{buckets_for, no_keys, raise, reduction_of, setup};
-use crate::error;
+use crate::{error, number};
 
 /// Keys among which the lab looks for the bits that are to blame, as the command does.
 const BLAMED_KEYS: usize = 512;
@@ -152,14 +152,14 @@ pub(super) fn measure(
     py: Python<'_>,
     keys: &Bound<'_, PyAny>,
     hashes: Vec<Bound<'_, PyAny>>,
-    width: u32,
+    #[pyo3(from_py_with = number::width)] width: u32,
     reduction: String,
-    buckets: Option<u64>,
-    seed: u64,
-    sample_hashes: u32,
+    #[pyo3(from_py_with = number::buckets_or_none)] buckets: Option<u64>,
+    #[pyo3(from_py_with = number::seed)] seed: u64,
+    #[pyo3(from_py_with = number::sample_hashes)] sample_hashes: u32,
     has_duplicates: bool,
-    memory_bytes: u64,
-    threads: usize,
+    #[pyo3(from_py_with = number::memory_bytes)] memory_bytes: u64,
+    #[pyo3(from_py_with = number::threads)] threads: usize,
 ) -> PyResult<Study> {
     let calls = Calls::default();
     let measured = || {
