@@ -4,6 +4,7 @@ import array
 import collections.abc
 import copy
 import gc
+import importlib.metadata
 import itertools
 import operator
 import os
@@ -597,6 +598,11 @@ class Life(Scratch):
 
 class Extension(unittest.TestCase):
     """The installed library, whatever its profile is."""
+
+    def test_the_texts_of_the_licenses_are_installed(self):
+        """Both ask for a copy of themselves wherever the program is."""
+        names = [file.name for file in importlib.metadata.files("splitpoint")]
+        self.assertLessEqual({"LICENSE-APACHE", "LICENSE-MIT"}, set(names))
 
     def test_a_panic_unwinds_to_become_an_exception(self):
         """With ``panic = "abort"`` it would end the process, and nothing would raise in the library."""
