@@ -208,6 +208,17 @@ class Measuring(Scratch):
             with self.assertRaises(ValueError) as caught:
                 lab.measure(["a"], **options)
             self.assertEqual(str(caught.exception), error)
+        names = "names of functions of the lab"
+        for call, error in (
+            (lambda: lab.measure(["a"], 5), "hashes is one or several names or functions, not int"),
+            (lambda: lab.measure(["a"], None), "hashes is one or several names or functions, not NoneType"),
+            (lambda: lab.measure(["a"], b"djb2"), "hashes is one or several names or functions, not bytes"),
+            (lambda: lab.measure(["a"], [5]), "a hash is a name or a function, not int"),
+            (lambda: lab.Partial(len, buckets=8), f"hash is one or several {names}, not builtin_function"),
+            (lambda: lab.Partial([len], buckets=8), f"hash is one or several {names}, not <built-in"),
+        ):
+            with self.assertRaisesRegex(TypeError, error):
+                call()
         for keys in (b"bytes", "text", [1], 7, [None]):
             with self.assertRaises(TypeError):
                 lab.measure(keys)

@@ -377,8 +377,6 @@ class Options(Scratch):
     def test_unusable_options_are_value_errors(self):
         with self.assertRaisesRegex(ValueError, "'buffered', 'async' or 'sync'"):
             splitpoint.open(self.path(), durability="fsync")
-        with self.assertRaises(OverflowError):
-            splitpoint.open(self.path(), expected_records=-1)
         with self.assertRaises(TypeError):
             splitpoint.open(self.path(), no_such_option=1)
         self.assertEqual(os.listdir(self.directory), [])

@@ -14,6 +14,7 @@ verdicts.
 import html as _html
 import json as _json
 import pathlib as _pathlib
+from collections.abc import Iterable as _Iterable
 
 from .. import _native
 
@@ -77,7 +78,7 @@ def measure(
     """
     if duplicates not in ("remove", "keep"):
         raise ValueError(f"duplicates is 'remove' or 'keep', not {duplicates!r}")
-    hashes = [hashes] if isinstance(hashes, str) or callable(hashes) else list(hashes)
+    hashes = [hashes] if callable(hashes) else _several("hashes", hashes, "names or functions")
     if not hashes:
         raise ValueError("hashes names no function")
     return Report(
@@ -94,6 +95,24 @@ def measure(
             threads,
         )
     )
+
+
+def _several(argument, given, words):
+    """Return what one name, or an iterable of several, stands for as a list."""
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, _Iterable) or isinstance(given, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{argument} is one or several {words}, not {type(given).__name__}")
+    return list(given)
+
+
+def _names(hash):
+    """Return the names of functions of the lab that counts are for."""
+    names = _several("hash", hash, "names of functions of the lab")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"hash is one or several names of functions of the lab, not {name!r}")
+    return names
 
 
 class Report:
@@ -181,7 +200,7 @@ class Partial:
     __slots__ = ("_counts", "_sketch")
 
     def __init__(self, hash, *, buckets, reduction="own", seed=0, sample_hashes=0):
-        names = [hash] if isinstance(hash, str) else list(hash)
+        names = _names(hash)
         if not names:
             raise ValueError("hash names no function")
         self._counts = [

@@ -17,7 +17,7 @@ On one machine, `splitpoint.lab.measure` is simpler and as fast.
 import functools as _functools
 import os as _os
 
-from . import Partial, _native
+from . import Partial, _names, _native
 
 __all__ = ["analyze", "merged", "partials"]
 
@@ -102,9 +102,7 @@ def partials(
         source, key_count = _files(_os.fsdecode(source), column)
         column = None
     keys = _partitions(source, column, distinct)
-    if callable(hash):
-        raise TypeError("hash is the name of a function of the lab, or several names")
-    names = [hash] if isinstance(hash, str) else list(hash)
+    names = _names(hash)
     if buckets is None:
         if key_count is None or distinct:
             # What is expensive to make is better kept by the caller: `source.persist()`.
