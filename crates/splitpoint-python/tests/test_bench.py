@@ -32,6 +32,10 @@ class Bench(Scratch):
         done = self.python("-m", "splitpoint.bench", "--only", "oracle", code=2)
         self.assertIn("oracle: not installed; there are dict", done.stderr)
 
+    def test_a_directory_that_is_not_there_is_named(self):
+        done = self.python("-m", "splitpoint.bench", "--directory", self.path("none"), code=2)
+        self.assertIn(f"cannot create files in {self.path('none')!r}", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -427,6 +427,9 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.records < 1:
         parser.error("--records is at least 1")
+    directory = options.directory or tempfile.gettempdir()
+    if not (os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)):
+        parser.error(f"cannot create files in {directory!r}: choose another --directory")
     chosen = [peer for peer in _installed() if not options.only or peer.name in options.only]
     unknown = set(options.only or ()) - {peer.name for peer in chosen}
     if unknown:

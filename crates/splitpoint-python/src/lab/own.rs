@@ -9,8 +9,6 @@ use pyo3::types::{PyBytes, PyList};
 use splitpoint_lab::Specimen;
 use splitpoint_lab::specimen::{Foreign, Seeding};
 
-use crate::error;
-
 /// What the functions of one measurement share with the caller.
 #[derive(Clone, Default)]
 pub(super) struct Calls(Arc<Mutex<State>>);
