@@ -292,6 +292,10 @@ class Dask(unittest.TestCase):
             ({"hash": "no-such-hash"}, ValueError, "no hash function is called"),
             ({"buckets": 100}, ValueError, "needs a power of two"),
             ({"split_every": 1}, ValueError, "at least 2, not 1"),
+            ({"hash": []}, ValueError, "hash names no function"),
+            ({"hash": len}, TypeError, "one or several names of functions"),
+            ({"seed": -1}, ValueError, "seed is 0 to"),
+            ({"column": "key"}, TypeError, "only a dataframe has a column 'key', and this is a list"),
             ({"distinct": True}, ValueError, "cannot be made distinct"),
         ):
             with self.subTest(options), self.assertRaisesRegex(error, words):
@@ -301,6 +305,10 @@ class Dask(unittest.TestCase):
                 lab_dask.partials(source, buckets=8)
         with self.assertRaisesRegex(ValueError, "one dimension, not 2"):
             lab_dask.partials(self.frame(), buckets=8)
+        for name, column in (("none*.txt", None), ("none*.csv", "a"), ("none*.parquet", "a")):
+            with self.assertRaises(FileNotFoundError) as caught:
+                lab_dask.partials(f"/nowhere/{name}", column, buckets=8)
+            self.assertEqual(caught.exception.filename, f"/nowhere/{name}")
 
     def test_an_error_of_a_partition_is_raised(self):
         keys = pandas.Series(["a", None, "b"])

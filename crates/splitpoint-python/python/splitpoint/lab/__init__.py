@@ -112,6 +112,8 @@ def _names(hash):
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"hash is one or several names of functions of the lab, not {name!r}")
+    if not names:
+        raise ValueError("hash names no function")
     return names
 
 
@@ -201,8 +203,6 @@ class Partial:
 
     def __init__(self, hash, *, buckets, reduction="own", seed=0, sample_hashes=0):
         names = _names(hash)
-        if not names:
-            raise ValueError("hash names no function")
         self._counts = [
             _native.Counts(name, reduction, buckets, seed, sample_hashes) for name in names
         ]

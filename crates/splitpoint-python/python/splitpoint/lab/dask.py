@@ -14,6 +14,7 @@ whatever the partitions, the workers and their order are. The functions import D
 On one machine, `splitpoint.lab.measure` is simpler and as fast.
 """
 
+import errno as _errno
 import functools as _functools
 import os as _os
 
@@ -145,6 +146,12 @@ def _files(path, column):
     is_table = kind in (".parquet", ".pq", ".csv", ".tsv") or _os.path.isdir(path)
     if is_table and column is None:
         raise ValueError(f"name the column of {path!r} that has the keys")
+    if "*" in path:
+        import fsspec
+
+        # Dask does not say it so of every kind of file.
+        if not fsspec.get_fs_token_paths(path)[2]:
+            raise FileNotFoundError(_errno.ENOENT, "no file has such a name", path)
     if not is_table:
         if column is not None:
             raise ValueError(f"{path!r} is text, of which each line is a key: it has no columns")
@@ -191,6 +198,9 @@ def _lines(block):
 def _partitions(source, column, distinct):
     """Return a delayed object for the keys of each partition."""
     if column is not None:
+        if not hasattr(source, "columns"):
+            found = type(source).__name__
+            raise TypeError(f"only a dataframe has a column {column!r}, and this is a {found}")
         source = source[column]
     elif getattr(source, "ndim", 1) != 1:
         raise ValueError(f"keys have one dimension, not {source.ndim}; name a column")
