@@ -883,9 +883,10 @@ class Endings(Scratch):
         changes = (
             "import itertools, splitpoint\n"
             "table = splitpoint.open('t.spt', sharing='shared')\n"
-            "print('opened', flush=True)\n"
             "for i in itertools.count():\n"
             "    table['key'] = str(i)\n"
+            "    if i == 1000:\n"
+            "        print('changes', flush=True)\n"
         )
         script = (
             INTERRUPTED_AGAIN + "try:\n"
@@ -903,7 +904,7 @@ class Endings(Scratch):
             )
             with writer:
                 try:
-                    self.assertEqual(writer.stdout.readline(), b"opened\n")
+                    self.assertEqual(writer.stdout.readline(), b"changes\n")
                     os.kill(writer.pid, signal.SIGSTOP)
                     opened = subprocess.run(
                         [sys.executable, "-c", script], cwd=self.directory, timeout=900, check=False
