@@ -1,7 +1,6 @@
 //! Whole numbers that Python passes: one that does not fit is a `ValueError` that says which argument it was,
 //! what it may be and what it is.
 
-use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use pyo3::exceptions::PyOverflowError;
@@ -11,35 +10,48 @@ use crate::error;
 
 /// Takes `value` as the argument `name`, a number in `range`; `unit` follows the range in the message.
 ///
+/// Not generic: the wheel shall be small.
+///
 /// # Errors
 ///
 /// `splitpoint.error` with code `invalid`, which is a `ValueError`, for another number; `TypeError` for
 /// anything else.
-fn within<T>(
+#[inline(never)]
+fn within(
     value: &Bound<'_, PyAny>,
     name: &str,
-    range: RangeInclusive<T>,
+    range: RangeInclusive<u64>,
     unit: &str,
-) -> PyResult<T>
-where
-    T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr> + Copy + Display + PartialOrd,
-{
-    let py = value.py();
-    match value.extract::<T>() {
-        Ok(number) if range.contains(&number) => return Ok(number),
-        Err(other) if !other.is_instance_of::<PyOverflowError>(py) => return Err(other),
-        Ok(_) | Err(_) => {}
+) -> PyResult<u64> {
+    let number = value.extract::<u64>();
+    if number.as_ref().is_ok_and(|number| range.contains(number)) {
+        return number;
     }
-    // Python refuses to write thousands of digits.
-    let found =
-        value.str().map_or_else(|_| "a longer number".to_owned(), |digits| digits.to_string());
-    let (min, max) = (range.start(), range.end());
-    Err(error::invalid(py, &format!("{name} is {min} to {max}{unit}, not {found}")))
+    Err(refusal(
+        value,
+        number.err(),
+        &format!("{name} is {} to {}{unit}", range.start(), range.end()),
+    ))
+}
+
+/// Returns the exception for `value`, which is no number or not one that `expected` names; `error` is what
+/// the interpreter says of it.
+fn refusal(value: &Bound<'_, PyAny>, error: Option<PyErr>, expected: &str) -> PyErr {
+    let py = value.py();
+    match error {
+        Some(other) if !other.is_instance_of::<PyOverflowError>(py) => other,
+        _ => {
+            // Python refuses to write thousands of digits.
+            let found = value.str().map(|digits| digits.to_string());
+            let found = found.unwrap_or_else(|_| "a longer number".to_owned());
+            error::invalid(py, &format!("{expected}, not {found}"))
+        }
+    }
 }
 
 /// The mode of a new file.
 pub(crate) fn mode(value: &Bound<'_, PyAny>) -> PyResult<u32> {
-    within(value, "mode", 0..=u32::MAX, "")
+    within(value, "mode", 0..=u64::from(u32::MAX), "").map(|mode| mode as u32)
 }
 
 /// Records for which a new table makes room.
@@ -54,7 +66,8 @@ pub(crate) fn cache_bytes(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 
 /// What is added to a counter.
 pub(crate) fn by(value: &Bound<'_, PyAny>) -> PyResult<i64> {
-    within(value, "by", i64::MIN..=i64::MAX, "")
+    let expected = "by is -9223372036854775808 to 9223372036854775807";
+    value.extract().map_err(|error| refusal(value, Some(error), expected))
 }
 
 /// Buckets of a measured table.
@@ -74,12 +87,12 @@ pub(crate) fn seed(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// Bits of the hashes of a function in Python.
 pub(crate) fn width(value: &Bound<'_, PyAny>) -> PyResult<u32> {
-    within(value, "width", 1..=64, " bits")
+    within(value, "width", 1..=64, " bits").map(|bits| bits as u32)
 }
 
 /// The power of two of which one hash is kept: the command takes the same.
 pub(crate) fn sample_hashes(value: &Bound<'_, PyAny>) -> PyResult<u32> {
-    within(value, "sample_hashes", 0..=32, "")
+    within(value, "sample_hashes", 0..=32, "").map(|power| power as u32)
 }
 
 /// Memory for the counts of a measurement.
@@ -89,7 +102,7 @@ pub(crate) fn memory_bytes(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// Threads of a measurement; 0 for all cores.
 pub(crate) fn threads(value: &Bound<'_, PyAny>) -> PyResult<usize> {
-    within(value, "threads", 0..=usize::MAX, "")
+    within(value, "threads", 0..=usize::MAX as u64, "").map(|threads| threads as usize)
 }
 
 fn or_none<T>(
