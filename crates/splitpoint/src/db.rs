@@ -1581,7 +1581,7 @@ impl Options {
     /// # Errors
     ///
     /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may not reserve more address
-    /// space.
+    /// space, or if the index of [`expected_records`](Self::expected_records) is larger than the memory.
     ///
     /// # Examples
     ///

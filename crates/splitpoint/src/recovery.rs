@@ -39,6 +39,7 @@ use crate::format::{
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::index::Lines;
+use crate::index::line::LINE_BYTES;
 use crate::index::shape::Shape;
 use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
@@ -49,7 +50,6 @@ use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress, Shar
 use crate::region::{Extents, Region, read_superblock, unknown_features};
 use crate::segments::SegmentTotals;
 use crate::stats::Recovery;
-use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
 use crate::storage::holders::locked_storage;
@@ -59,6 +59,7 @@ use crate::storage::open::{
 };
 use crate::storage::reader_table::{LastWriter, may_be_table, note_other_writer};
 use crate::storage::shared_file::SharedFile;
+use crate::storage::{Storage, fits_in_memory};
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 use crate::testing::mutant::{self, Mutant};
 
@@ -370,6 +371,11 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     region.live().set_pid();
     let mut extents = Extents::of(&region);
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
+    let index_bytes = geometry.bucket_count() * LINE_BYTES;
+    if is_private && !fits_in_memory(index_bytes) {
+        // A file system refuses what it has no room for. The system would end this process, or another one.
+        return Err(Error::Full { what: "memory", bytes: index_bytes });
+    }
     extents.create_buckets(geometry.bucket_count())?;
     set_geometry(&region, geometry);
     let mut superblock = region.place_superblock(&superblock, true)?;

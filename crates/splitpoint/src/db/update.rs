@@ -169,7 +169,7 @@ impl Db {
         };
         let new = old.checked_add(by).ok_or_else(|| Error::Invalid {
             what: "counter",
-            reason: format!("{old} and {by} are more than fits 8 bytes"),
+            reason: format!("the sum of {old} and {by} does not fit in 8 bytes"),
         })?;
         let value = new.to_le_bytes();
         self.store.put_at_once(&mut writer, key, &value, PutMode::Replace, durability)?;

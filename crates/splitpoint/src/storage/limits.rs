@@ -25,6 +25,11 @@ pub(super) fn memory_limit_bytes() -> u64 {
     least(of_machine, files.filter_map(|path| fs::read_to_string(path).ok()))
 }
 
+/// Returns whether this process may use so many bytes of memory at all.
+pub(crate) fn fits_in_memory(bytes: u64) -> bool {
+    cfg!(miri) || bytes <= memory_limit_bytes()
+}
+
 /// Returns how many bytes of an index may be locked in memory: five eighths of what this process
 /// may use beside its private memory. The rest is for the log, which is read at random.
 pub(super) fn locked_bytes_max() -> u64 {

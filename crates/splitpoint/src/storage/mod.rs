@@ -47,6 +47,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 pub(crate) use claim::{Room, widened};
+pub(crate) use limits::fits_in_memory;
 pub(crate) use pages::Pages;
 pub(crate) use reservation::HUGE_BYTES;
 

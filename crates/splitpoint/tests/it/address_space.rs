@@ -45,6 +45,18 @@ fn directory() -> tempfile::TempDir {
     }
 }
 
+#[test]
+fn a_table_in_memory_for_more_records_than_memory_has_lines_for_is_refused() {
+    // The lines of 2^32 buckets, the most that there are.
+    const LINES_BYTES: u64 = 1 << 38;
+    if rustix::system::sysinfo().totalram as u64 >= LINES_BYTES {
+        println!("skipped: this machine has the memory");
+        return;
+    }
+    let error = Options::new().expected_records(u64::MAX).in_memory().unwrap_err();
+    assert!(matches!(error, Error::Full { what: "memory", bytes: LINES_BYTES }), "{error}");
+}
+
 /// Returns the value of a key: any two differ.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
