@@ -51,7 +51,7 @@ class Measuring(Scratch):
         """They would make the wheel larger than 3 MB."""
         shown = self.python("-m", "splitpoint", "lab", "--help").stdout
         self.assertRegex(shown, r"\n  table ")
-        self.assertIn("cargo install --path crates/splitpoint-cli", shown)
+        self.assertIn("cargo install --locked --path crates/splitpoint-cli", shown)
         for name in "replay golden tables layout nfs trace paper classics partial merge".split():
             self.assertNotRegex(shown, rf"\n  {name} ")
             for argument in ("keys", "--help", "--cache=7"):
@@ -69,7 +69,7 @@ class Measuring(Scratch):
         refused = self.python("-m", "splitpoint", "lab", *arguments, code=2).stderr
         refused = " ".join(refused.split())
         self.assertIn(f"error: {what} is not for the command of the Python package", refused)
-        self.assertIn("`cargo install --path crates/splitpoint-cli` in the repository", refused)
+        self.assertIn("`cargo install --locked --path crates/splitpoint-cli` in the repository", refused)
 
     def test_a_function_of_ones_own_is_measured_like_the_labs(self):
         def crc(keys):

@@ -65,7 +65,7 @@ const EXAMPLES: &str = if cfg!(feature = "studies") {
 This is the command of the Python package. It lacks replay, golden, tables,
 layout, nfs, trace, paper, classics, partial and merge. For the whole command,
 run this in the repository:
-  cargo install --path crates/splitpoint-cli
+  cargo install --locked --path crates/splitpoint-cli
 In a virtual environment, call it as ~/.cargo/bin/splitpoint"
     )
 };

@@ -25,9 +25,9 @@ impl Command {
 pub(super) fn refused(what: &str) -> Failure {
     let message = format!("{what} is not for the command of the Python package");
     Failure::new(Exit::Usage, message).hint(
-        "the whole command has it: `cargo install --path crates/splitpoint-cli` in the repository makes \
-         ~/.cargo/bin/splitpoint; call it by this path, since the package's comes first in a virtual \
-         environment",
+        "the whole command has it: `cargo install --locked --path crates/splitpoint-cli` in the \
+         repository makes ~/.cargo/bin/splitpoint; call it by this path, since the package's comes \
+         first in a virtual environment",
     )
 }
 
