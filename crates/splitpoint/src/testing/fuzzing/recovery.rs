@@ -172,20 +172,27 @@ impl Program {
     }
 
     fn after_error(&mut self, kind: ErrorKind) {
+        let mut failed = self.changes.last().filter(|_| self.is_last_open).cloned();
         self.settle(self.changes.len());
-        if kind == ErrorKind::Poisoned || !self.is_usable() {
-            self.crash(Crash::Kill);
+        if kind != ErrorKind::Poisoned {
+            // Does it take another change?
+            let change = (63, Some(vec![self.changes.len() as u8; 3]));
+            let value = change.1.as_deref().unwrap_or_default();
+            let result = self.db().put_with(&[63], value, Durability::Buffered);
+            self.changes.push(change.clone());
+            self.is_last_open = result.is_err();
+            self.settle(self.changes.len());
+            let Err(error) = result else { return };
+            if error.kind() != ErrorKind::Poisoned {
+                failed = Some(change);
+            }
         }
-    }
-
-    /// Returns whether the store takes another change.
-    fn is_usable(&mut self) -> bool {
-        let value = vec![self.changes.len() as u8; 3];
-        let is_ok = self.db().put_with(&[63], &value, Durability::Buffered).is_ok();
-        self.changes.push((63, Some(value)));
-        self.is_last_open = !is_ok;
-        self.settle(self.changes.len());
-        is_ok
+        // Behind a failure of the device nothing is stored, so the change that failed may be in the log.
+        if let Some(change) = failed.filter(|change| self.changes.last() != Some(change)) {
+            self.changes.push(change);
+            self.is_last_open = true;
+        }
+        self.crash(Crash::Kill);
     }
 
     fn close(&mut self) {
