@@ -335,8 +335,10 @@ fn a_compaction_takes_turns_with_processes_that_write_by_turns() {
     let report = ended.json();
     let number = |field: &str| report[field].as_u64().unwrap();
     assert!(number("moved_bytes") > 0, "{report}");
-    // Nearly all was dead. How many blocks go back depends on how many turns of the other come between.
-    assert!(number("dead_bytes") < number("old_disk_bytes") / 2, "{report}");
+    // Nearly all was dead. How many blocks go back depends on how many turns of the other come between. What these
+    // have replaced may be dead: of each change less than 256 bytes.
+    let beside_bytes = u64::from(rounds - 4) * 100 * 256;
+    assert!(number("dead_bytes") < number("old_disk_bytes") / 2 + beside_bytes, "{report}");
     for key in 0..2_500_u32 {
         let round = if key < 100 { rounds - 1 } else { 3 };
         assert_eq!(db.get(key.to_le_bytes()).unwrap().unwrap(), value(round));
