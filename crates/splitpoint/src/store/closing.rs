@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::{LogStart, Superblock};
 use crate::options::Access;
 use crate::storage::Room;
+use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
 /// What the superblock says of the live tables.
@@ -46,7 +47,13 @@ impl Store {
             writer.mark = Mark::NotClean;
         }
         if writer.superblock.log_start == LogStart::default() {
+            // What is reserved changes the live header. Whoever finds that behind a kill must not take it for a
+            // header that was damaged since a close.
+            if !mutant::is_made(Mutant::ReservesWhileClean) {
+                writer.superblock = self.region.place_superblock(&writer.superblock, false)?;
+            }
             writer.log.reserve(0, &mut writer.extents)?;
+            meanwhile::at(Point::LogReserved);
             let log_start = writer.log.log_start();
             // An open takes it for damage if a superblock names a segment that is not there.
             self.sync_file()?;

@@ -536,3 +536,62 @@ fn lines_that_were_read_from_a_stranger_vouch_for_no_table() {
     write_file_as_left(&killed, &path, &options);
     assert!(!mutant::with(Mutant::BelievesStrangers, is_refused));
 }
+
+/// What the process below gets: the file, and whether it reserves as it did before.
+const FIRST_CHANGE_ENV: &str = "SPLITPOINT_TEST_FIRST_CHANGE";
+
+fn by_turns() -> Options {
+    Options::new().sharing(Sharing::Shared).durability(Durability::Buffered)
+}
+
+/// Not a test by itself: a process that is killed in the middle of the first change of a new store.
+#[test]
+#[cfg(not(miri))]
+fn another_process_is_killed_in_the_first_change_of_a_new_store() {
+    use crate::testing::meanwhile::{self, Point};
+    use rustix::process::{Signal, getpid, kill_process};
+
+    let Ok(arguments) = std::env::var(FIRST_CHANGE_ENV) else { return };
+    let (path, mutant) = arguments.split_once('|').expect("a path, and what it does");
+    let db = by_turns().open(path).unwrap();
+    let kill = |point| {
+        if point == Point::LogReserved {
+            kill_process(getpid(), Signal::KILL).expect("it is our own");
+        }
+    };
+    let put = || meanwhile::with(kill, || db.put("lost", "value"));
+    let put = if mutant.is_empty() { put() } else { mutant::with(Mutant::ReservesWhileClean, put) };
+    panic!("it was not killed: {put:?}");
+}
+
+/// Returns what a handle that was open all the time makes of it, and another one behind that.
+#[cfg(not(miri))]
+fn change_behind_a_killed_first_change(mutant: &str) -> crate::Result<()> {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Command, Stdio};
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = by_turns().open(&path).unwrap();
+    let name = "another_process_is_killed_in_the_first_change_of_a_new_store";
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("testing::kill_tests::{name}")])
+        .env(FIRST_CHANGE_ENV, format!("{}|{mutant}", path.display()))
+        .stdout(Stdio::null())
+        .status();
+    assert_eq!(status.unwrap().signal(), Some(9));
+    db.put("key", "value")?;
+    let other = by_turns().open(&path)?;
+    assert_eq!(content(&other), BTreeMap::from([(b"key".to_vec(), b"value".to_vec())]));
+    assert!(db.check()?.is_clean());
+    db.close()?;
+    other.close().map(drop)
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_kill_in_the_first_change_of_a_new_store_leaves_handles_that_go_on() {
+    change_behind_a_killed_first_change("").unwrap();
+    let error = change_behind_a_killed_first_change("mutant").unwrap_err();
+    assert!(matches!(error, crate::Error::Corrupt { what: "live header", .. }), "{error}");
+}

@@ -12,6 +12,8 @@ pub(crate) enum Point {
     CommitLoaded,
     /// An opening after a kill has verified the end of the log, and has not looked at the index.
     LogVerified,
+    /// The first change of a new store has reserved a segment for the log, which no superblock names yet.
+    LogReserved,
     /// A handle has made a list of segments from its own table, and does not remember it yet.
     ListMade,
     /// A handle has the list of its own last turn; the commit is not loaded.

@@ -25,6 +25,8 @@ pub(crate) enum Mutant {
     ReplaysTooLate,
     /// Opening trusts the tables of a killed writer although they do not agree with the log.
     TrustsOldTables,
+    /// The first change of a new store reserves a segment while the superblock says "clean".
+    ReservesWhileClean,
     /// Opening trusts tables by lines that it has read from whatever file has the descriptor now.
     BelievesStrangers,
     /// Opening takes the last handle that took turns for one that was closed in order.
