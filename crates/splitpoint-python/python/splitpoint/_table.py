@@ -42,10 +42,10 @@ def open(
 
     One table at a time may change a file, as long as it is open, and any number read it meanwhile,
     here and in other processes; each sees a change as soon as it is made. With `sharing` ``"exclusive"``
-    nobody else has the file open, except that readers have it beside a reader; with ``"shared"`` any number
-    of tables change it by turns, and with ``"per-call"`` they do so without a lock between calls. An open waits up to `lock_timeout` seconds
-    for others; with ``"shared"`` or ``"per-call"`` it waits at least 10 seconds for its turn. A change
-    waits up to 10 seconds for its turn.
+    nobody else has the file open, except that readers have it beside a reader; with ``"shared"`` any
+    number of tables change it by turns, and with ``"per-call"`` they do so without a lock between calls.
+    An open waits up to `lock_timeout` seconds for others; with ``"shared"`` or ``"per-call"`` it waits at
+    least 10 seconds for its turn. A change waits up to 10 seconds for its turn.
 
     With `instrument` the table counts what its lookups cost, for `Table.lookups` and for
     ``splitpoint stat --watch`` in another process.
