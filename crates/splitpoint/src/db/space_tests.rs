@@ -948,6 +948,34 @@ fn maintenance_moves_many_segments_before_it_makes_a_checkpoint_to_free_them() {
     assert!(bytes * 4 <= stats.live_bytes * 7, "{bytes} for {}", stats.live_bytes);
 }
 
+/// Closes a store of which each key has been replaced nine times; returns how many holes the close made, how many
+/// free ranges it left, and how many granules of them have blocks.
+fn holes_of_a_close() -> (u64, u64, u64) {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    overwrite(&db, 5000, 50_000);
+    let before = disk.punch_count();
+    db.close().unwrap();
+    let made_count = disk.punch_count() - before;
+    let db = disk.open(&options()).unwrap();
+    let free: Vec<u64> = {
+        let writer = db.store().lock().unwrap();
+        writer.extents.space().unreserved().map(|extent| extent.count).collect()
+    };
+    let filled_count = free.iter().sum::<u64>() - disk.hole_count();
+    (made_count, free.len() as u64, filled_count)
+}
+
+/// A hole waits for the disk while its pages are not written, and the file is cut anyway.
+#[test]
+fn a_close_makes_a_hole_of_each_free_range_that_it_leaves_and_no_others() {
+    let (made_count, left_count, filled_count) = holes_of_a_close();
+    assert!(made_count <= left_count, "{made_count} for {left_count}");
+    assert_eq!(filled_count, 0);
+    let (made_count, left_count, _) = mutant::with(Mutant::PunchesBeforeCut, holes_of_a_close);
+    assert!(made_count > left_count, "{made_count} for {left_count}: it goes unnoticed");
+}
+
 /// Returns how many bytes a close would move, and how many it may read, of a file of which most is free and
 /// little has died since it was opened.
 fn packed_bytes() -> (u64, u64) {

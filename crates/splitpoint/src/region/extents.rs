@@ -53,6 +53,7 @@ pub(crate) struct Extents {
     is_cooled_by_thread: bool,
     /// Bytes with pages that the thread has left: they cannot be given back.
     left_bytes: u64,
+    giving_back: GivingBack,
     /// Bytes of what it [takes](Self::take_excess), which is free behind that.
     taken_bytes: u64,
     /// How many ranges it has taken.
@@ -65,6 +66,16 @@ pub(crate) struct Extents {
     /// Where the segment table is that is mapped, or was in an earlier turn, and its words.
     mapped: Option<(Extent, WordMap)>,
     pub(super) reserve: Reserve,
+}
+
+/// When the pages of what is freed go back to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GivingBack {
+    AtOnce,
+    /// At the end of the close that has begun.
+    ByClose,
+    /// The same, and there are some, perhaps in small ranges.
+    OwedByClose,
 }
 
 /// A part of the file that is moved at once, without a record in the log.
@@ -109,6 +120,18 @@ impl Warm {
             }
         }
         true
+    }
+
+    /// Removes all ranges, and returns them; neighbours as one.
+    fn take_joined(&mut self) -> Vec<Extent> {
+        let mut joined: Vec<Extent> = Vec::new();
+        for (granule, count) in std::mem::take(self).extents {
+            match joined.last_mut() {
+                Some(last) if last.granule + last.count == granule => last.count += count,
+                _ => joined.push(Extent { granule, count }),
+            }
+        }
+        joined
     }
 
     /// Removes the ranges from a granule on, and returns them.
@@ -157,6 +180,7 @@ impl Extents {
             warm_bytes_max: None,
             is_cooled_by_thread: false,
             left_bytes: 0,
+            giving_back: GivingBack::AtOnce,
             taken_bytes: 0,
             #[cfg(test)]
             taken_count: 0,
@@ -631,7 +655,8 @@ impl Extents {
         // What the thread does not come to is given back here.
         let kept_bytes_max = warm_bytes_max << u32::from(self.is_cooled_by_thread);
         // Its blocks might go to another file while the reserve lacks some.
-        let is_warm = warm_bytes <= kept_bytes_max || !self.is_reserve_whole();
+        let is_kept = warm_bytes <= kept_bytes_max || !self.is_reserve_whole();
+        let is_warm = is_kept || self.is_left_to_close();
         // A system that takes no pages back leaves them here.
         let is_punched = !is_warm && self.punchable(extent) == Some(extent);
         if !is_punched || self.region.storage().punch(offset, bytes).is_err() {
@@ -641,18 +666,35 @@ impl Extents {
         is_punched
     }
 
+    /// Leaves what is free to [`shrink`](Self::shrink), at the end of a close. It cuts off most of what a close
+    /// frees, and gives back neighbours as one: a hole waits for the disk if its pages are not written yet.
+    pub(crate) fn leave_to_close(&mut self) {
+        if !mutant::is_made(Mutant::PunchesBeforeCut) {
+            self.giving_back = GivingBack::ByClose;
+        }
+    }
+
+    /// Returns whether the close gives back what is about to be, and notes that it has to.
+    fn is_left_to_close(&mut self) -> bool {
+        if self.giving_back == GivingBack::ByClose {
+            self.giving_back = GivingBack::OwedByClose;
+        }
+        self.giving_back == GivingBack::OwedByClose
+    }
+
     /// Gives the pages of all free granules back to the system, and returns their bytes.
     pub(crate) fn cool(&mut self) -> u64 {
+        if self.warm.count > 0 && self.is_left_to_close() {
+            return 0;
+        }
         let mut bytes_cooled = 0;
-        let warm = std::mem::take(&mut self.warm);
-        for (granule, count) in warm.extents {
-            let (offset, bytes) = (granule * GRANULE_BYTES, count * GRANULE_BYTES);
-            let whole = Extent { granule, count };
-            let is_punchable = self.punchable(whole) == Some(whole);
-            if is_punchable && self.region.storage().punch(offset, bytes).is_ok() {
+        for extent in self.warm.take_joined() {
+            self.warm.add(extent);
+            let Some(part) = self.punchable(extent) else { continue };
+            let (offset, bytes) = (part.granule * GRANULE_BYTES, part.count * GRANULE_BYTES);
+            if self.region.storage().punch(offset, bytes).is_ok() {
+                self.warm.remove(part.granule..part.granule + part.count);
                 bytes_cooled += bytes;
-            } else {
-                self.warm.add(Extent { granule, count });
             }
         }
         self.note_cooler();
@@ -743,7 +785,7 @@ impl Extents {
         }
         self.publish();
         for extent in self.warm.split_off(self.space.end()) {
-            if self.punchable(extent) == Some(extent) {
+            if !self.is_left_to_close() && self.punchable(extent) == Some(extent) {
                 let (offset, bytes) =
                     (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
                 // What the system does not take goes when the file is cut.
@@ -781,7 +823,7 @@ impl Extents {
         }
         for extent in self.space.unreserved().filter_map(|extent| self.punchable(*extent)) {
             let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
-            if is_all || bytes >= PUNCH_BYTES_MIN {
+            if is_all || self.giving_back == GivingBack::OwedByClose || bytes >= PUNCH_BYTES_MIN {
                 self.region.write("punch holes into", |storage| storage.punch(offset, bytes))?;
             }
         }

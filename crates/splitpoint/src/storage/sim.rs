@@ -94,6 +94,8 @@ struct Room {
     /// Granules of the file without blocks.
     holes: BTreeSet<u64>,
     granules_max: u64,
+    /// How often ranges were made holes.
+    punch_count: u64,
     /// Whether a page that is stored to takes a new block.
     is_copied_on_write: bool,
 }
@@ -256,6 +258,7 @@ impl Machine {
             room: Mutex::new(Room {
                 holes: BTreeSet::new(),
                 granules_max: u64::MAX,
+                punch_count: 0,
                 is_copied_on_write: false,
             }),
             write_back: Mutex::default(),
@@ -423,6 +426,12 @@ impl SimDisk {
     #[cfg(test)]
     pub(crate) fn hole_count(&self) -> u64 {
         lock(&self.0.room).holes.len() as u64
+    }
+
+    /// Returns how often ranges of the file were made holes.
+    #[cfg(test)]
+    pub(crate) fn punch_count(&self) -> u64 {
+        lock(&self.0.room).punch_count
     }
 
     /// Has the file system take a new block for each page that is stored to, as btrfs does.
@@ -849,7 +858,9 @@ impl Storage for Sim {
         uninterrupted(|| self.call())?;
         self.write(offset, &vec![0; bytes as usize]);
         let granules = offset / GRANULE_BYTES..(offset + bytes) / GRANULE_BYTES;
-        lock(&self.machine.room).holes.extend(granules);
+        let mut room = lock(&self.machine.room);
+        room.holes.extend(granules);
+        room.punch_count += 1;
         Ok(())
     }
 

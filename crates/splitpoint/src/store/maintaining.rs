@@ -363,6 +363,7 @@ impl Store {
         let Ok(mut writer) = self.lock() else { return };
         // The thread that made them is gone.
         writer.checkpoints.set_asked(false);
+        writer.extents.leave_to_close();
         let space = writer.extents.space();
         let end = space.end() * GRANULE_BYTES;
         let gained_bytes = space.free_bytes() + writer.waiting_bytes() + writer.state.dead_bytes;

@@ -96,6 +96,8 @@ pub(crate) enum Mutant {
     RetiresUncommitted,
     /// A close compacts as much as it finds.
     PacksBeyondBudget,
+    /// A close gives back the pages of what it frees one segment after the other, before it cuts the file.
+    PunchesBeforeCut,
     /// An index piece is shown from a new place to which its lines were not copied.
     MovesPieceUncopied,
     /// Space is used again when one superblock names a checkpoint that does not need it.
