@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::SeekFrom;
-use splitpoint::{Error, Result};
+use splitpoint::{Error, Result, SharedFile};
 
 /// The bytes of a read-only file.
 #[derive(Debug)]
@@ -19,9 +19,27 @@ pub struct Source {
     read_bytes: AtomicU64,
 }
 
+/// A file that is looked at. The process may have claimed it as a store: the claims stay when it is closed.
+#[derive(Debug)]
+struct LookedAt(Option<File>);
+
+impl LookedAt {
+    fn file(&self) -> &File {
+        self.0.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl Drop for LookedAt {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.take() {
+            SharedFile::close_other(file);
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Bytes {
-    File(File),
+    File(LookedAt),
     #[cfg(any(test, feature = "fuzzing"))]
     Memory(Vec<u8>),
 }
@@ -30,7 +48,7 @@ impl Bytes {
     /// Returns the offset of the first data from `offset` on, if the system reports it.
     fn next_data(&self, offset: u64) -> Option<u64> {
         match self {
-            Self::File(file) => match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+            Self::File(file) => match rustix::fs::seek(file.file(), SeekFrom::Data(offset)) {
                 Ok(data) => Some(data),
                 Err(rustix::io::Errno::NXIO) => Some(u64::MAX),
                 Err(_) => None,
@@ -42,7 +60,7 @@ impl Bytes {
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> std::io::Result<usize> {
         match self {
-            Self::File(file) => file.read_at(bytes, offset),
+            Self::File(file) => file.file().read_at(bytes, offset),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(image) => std::io::Read::read(&mut &image[offset as usize..], bytes),
         }
@@ -57,9 +75,9 @@ impl Source {
     /// [`Error::NotAStore`] if it is not a regular file; [`Error::Io`] if a system call fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let file = splitpoint::open_regular(&path, OpenOptions::new().read(true))?;
+        let file = LookedAt(Some(splitpoint::open_regular(&path, OpenOptions::new().read(true))?));
         let failed = |source| Error::Io { action: "open", path: path.clone(), source };
-        let file_bytes = file.metadata().map_err(failed)?.len();
+        let file_bytes = file.file().metadata().map_err(failed)?.len();
         Ok(Self::new(Bytes::File(file), path, file_bytes))
     }
 
@@ -168,6 +186,19 @@ mod tests {
         assert_eq!(bytes, *b"bc\0\0");
         assert_eq!(source.read_at(u64::MAX >> 1, &mut bytes).unwrap(), 0);
         assert_eq!(bytes, [0; 4]);
+    }
+
+    #[test]
+    fn a_look_at_a_file_that_this_process_has_claimed_leaves_the_claim() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        splitpoint::Db::open(&path).unwrap().close().unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let claim = SharedFile::for_writer(file, &path).unwrap();
+        assert_eq!(crate::identify(&path).unwrap().unwrap().format, crate::Format::Store);
+        let other = splitpoint::Db::open(&path).map(drop).map_err(|error| error.kind());
+        assert_eq!(other, Err(splitpoint::ErrorKind::Locked));
+        drop(claim);
     }
 
     #[test]

@@ -262,10 +262,13 @@ pub(crate) fn write_dir(mut file: File) -> io::Result<()> {
     file.write_all(&DIR_BYTES)
 }
 
-/// Returns whether a file is a `NAME.dir` of this library or the original.
+/// Returns whether a file is a `NAME.dir` of this library or the original. It may be another name of `NAME.pag`,
+/// which this process has claimed: the claim stays.
 pub(crate) fn is_own_dir(path: &Path) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
     let mut bytes = [0; 4];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    let read = file.read_exact(&mut bytes);
+    SharedFile::close_other(file);
     read.is_ok() && bytes == DIR_BYTES[..4]
 }
 
@@ -276,4 +279,22 @@ pub(crate) fn code_of(error: &io::Error) -> c_int {
         io::ErrorKind::WouldBlock => EAGAIN,
         _ => EINVAL,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_at_a_name_of_a_file_that_this_process_has_claimed_leaves_the_claim() {
+        let dir = tempfile::tempdir().unwrap();
+        let [pag, dir_file] = ["a.pag", "a.dir"].map(|name| dir.path().join(name));
+        Db::open(&pag).unwrap().close().unwrap();
+        fs::hard_link(&pag, &dir_file).unwrap();
+        let file = File::options().read(true).write(true).open(&pag).unwrap();
+        let _claim = SharedFile::for_writer(file, &pag).unwrap();
+        assert!(!is_own_dir(&dir_file));
+        let other = Db::open(&pag).map(drop).map_err(|error| error.kind());
+        assert_eq!(other, Err(ErrorKind::Locked));
+    }
 }

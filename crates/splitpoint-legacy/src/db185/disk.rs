@@ -104,6 +104,7 @@ impl Drop for Descriptor {
             let _ = file.into_raw_fd();
         } else {
             let _ = file.unlock();
+            SharedFile::close_other(file);
         }
     }
 }
@@ -123,14 +124,19 @@ impl FileDisk {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
         let file = splitpoint::open_regular(path, &options)?;
         let locked = if is_read_only { file.try_lock_shared() } else { file.try_lock() };
-        match locked {
-            Ok(()) => {}
+        let refused = match locked {
+            Ok(()) => None,
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::Locked { path: path.to_path_buf(), holders: Vec::new() });
+                Some(Error::Locked { path: path.to_path_buf(), holders: Vec::new() })
             }
             // Some network file systems have no locks; the original had none anywhere.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => None,
+            Err(TryLockError::Error(error)) => Some(failed(error)),
+        };
+        if let Some(error) = refused {
+            // This process may be the one that has claimed it.
+            SharedFile::close_other(file);
+            return Err(error);
         }
         let found = file.metadata().map_err(failed)?;
         Ok(Self::new(Holder::Own(Some(file)), path.to_path_buf(), &found))
@@ -291,6 +297,26 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn who_opens_a_file_that_this_process_has_claimed_leaves_the_claim() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        splitpoint::Db::open(&path).unwrap().close().unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let claim = SharedFile::for_writer(open(), &path).unwrap();
+        let is_claimed = || {
+            let other = splitpoint::Db::open(&path).map(drop).map_err(|error| error.kind());
+            other == Err(splitpoint::ErrorKind::Locked)
+        };
+        let disk = || FileDisk::open(&path, Create::Never, false, 0o600);
+        drop(disk().unwrap());
+        assert!(is_claimed());
+        claim.file().lock().unwrap();
+        assert!(matches!(disk(), Err(Error::Locked { .. })));
+        claim.file().unlock().unwrap();
+        assert!(is_claimed());
+    }
 
     /// Closes the number, as a program may, and makes a file that gets it, and perhaps the inode.
     fn take_number(descriptor: &mut Descriptor, path: &Path) {

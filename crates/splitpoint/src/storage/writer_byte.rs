@@ -254,11 +254,14 @@ fn list() -> MutexGuard<'static, List> {
 /// The close of a descriptor, as long as it goes on.
 struct Closing {
     inode: Inode,
+    origin: Origin,
     claimed: Option<Arc<Claimed>>,
 }
 
 impl Closing {
     fn begin(inode: Inode) -> Self {
+        // Before anything is done that a child would undo.
+        let origin = Origin::here();
         let mut list = list();
         list.closing.push(inode);
         let claimed = list.claimed(inode);
@@ -266,12 +269,17 @@ impl Closing {
         if let Some(claimed) = &claimed {
             claimed.begin_closing();
         }
-        Self { inode, claimed }
+        Self { inode, origin, claimed }
     }
 }
 
 impl Drop for Closing {
+    /// Ends it, except in a child of a fork, which a signal handler may have made meanwhile: both locks are its
+    /// parent's.
     fn drop(&mut self) {
+        if !self.origin.is_here() && !mutant::is_made(Mutant::EndsCloseOfParent) {
+            return;
+        }
         #[cfg(all(test, not(loom), not(miri)))]
         tests::run_behind_close();
         if let Some(claimed) = self.claimed.take() {
@@ -490,6 +498,31 @@ mod tests {
             let [found, _] = mutant::with(Mutant::ClosesUnguarded, unguarded);
             assert!(found.turn && found.writer && found.claims == [true; 2] && found.whole);
         }
+    }
+
+    /// Returns whether a writer comes in behind a child that goes on with the close of its parent, in which the locks
+    /// of the process have ended.
+    fn is_written_beside_a_child() -> bool {
+        let file = tempfile::NamedTempFile::new().expect("nothing fails");
+        let open = || File::options().read(true).write(true).open(file.path());
+        let [own, closed, other] = [(); 3].map(|()| open().expect("nothing fails"));
+        let claim = Claim::take(&own, Exclusion::Everybody).expect("nothing fails");
+        let claim = claim.expect("it is free");
+        let mut closing = Some(Closing::begin(claim.inode));
+        drop(closed);
+        assert!(in_child(|| {
+            closing = None;
+            true
+        }));
+        let found = comers(&other);
+        drop(closing);
+        found.turn || found.writer
+    }
+
+    #[test]
+    fn a_child_that_is_forked_within_a_close_leaves_the_locks_of_its_parent() {
+        assert!(!is_written_beside_a_child());
+        assert!(mutant::with(Mutant::EndsCloseOfParent, is_written_beside_a_child));
     }
 
     #[test]

@@ -156,6 +156,8 @@ pub(crate) enum Mutant {
     GivesReserveBack,
     /// A claim has no lock while a descriptor of its file is closed.
     ClosesUnguarded,
+    /// A child of a fork ends the close of its parent.
+    EndsCloseOfParent,
     /// A child of a fork uses the list of claims of its parent.
     UsesListOfParent,
     /// Compaction finds nothing to do.
