@@ -175,8 +175,10 @@ impl Transaction {
 
 #[pymethods]
 impl Transaction {
+    /// Begins one; a wrong name of a level is refused before the program does work that a commit could not end.
     #[new]
-    fn new(table: Bound<'_, Table>) -> PyResult<Self> {
+    fn new(table: Bound<'_, Table>, durability: Option<&str>) -> PyResult<Self> {
+        level(table.py(), durability)?;
         let begin = |opened: Arc<Opened>| {
             Work::try_new(opened, |opened| {
                 let transaction = Some(opened.store("transaction")?.begin()?);

@@ -273,7 +273,7 @@ class Transactions(Moments):
             transaction["a"] = "b"
         self.assertGreaterEqual(self.table.stats().durable_bytes, 8)
         # Before any work that would be lost.
-        with self.assertRaisesRegex(ValueError, "durability is 'buffered', 'async' or 'sync', not 'often'"):
+        with self.assertRaisesRegex(ValueError, "durability is 'buffered', 'async' or 'sync', not \"often\""):
             self.table.transaction(durability="often")
         transaction = self.table.transaction()
         transaction["c"] = "d"

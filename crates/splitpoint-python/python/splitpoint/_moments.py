@@ -9,8 +9,6 @@ from ._table import ItemsView, KeysView, ValuesView
 
 __all__ = ["Snapshot", "Transaction"]
 
-_LEVELS = ("buffered", "async", "sync")
-
 # The longest wait before a transaction is tried again.
 _PAUSE_MAX_S = 0.05
 
@@ -86,11 +84,7 @@ class Transaction(_native.Transaction, _Moment, collections.abc.MutableMapping):
     __slots__ = ("_durability", "_is_ended")
 
     def __new__(cls, table, *, durability=None):
-        # Before the program does work that a commit could not end.
-        if durability is not None and durability not in _LEVELS:
-            message = f"durability is 'buffered', 'async' or 'sync', not {durability!r}"
-            raise make("invalid", None, message, None)
-        self = super().__new__(cls, table)
+        self = super().__new__(cls, table, durability)
         self._durability = durability
         self._is_ended = False
         return self
