@@ -540,7 +540,7 @@ impl FileSource {
     /// the writer appends meanwhile may be in the snapshot or not.
     fn log_of_other_mount(&self) -> Result<Option<Snapshot>> {
         let (live, identity) = (self.region.live(), self.region.storage().identity());
-        if !live.is_of_file(identity) || live.is_of(identity) {
+        if !live.is_of_file(identity) || self.region.is_left_in_memory() {
             return Ok(None);
         }
         let superblock = read_superblock(self.region.storage())?;
@@ -589,14 +589,13 @@ impl FileSource {
     /// so a 0 is looked at again, some time later, before it counts.
     fn commit_left(&self) -> Option<LogEnd> {
         let live = self.region.live();
-        let identity = self.region.storage().identity();
         let mut looks_left = LOOKS_AT_ZERO;
         loop {
-            if !live.is_of(identity) {
+            if !self.region.is_left_in_memory() {
                 return None;
             }
             let committed = live.committed();
-            if !live.is_of(identity) {
+            if !self.region.is_left_in_memory() {
                 return None;
             }
             looks_left -= 1;

@@ -445,7 +445,7 @@ impl Opening {
             let is_as_closed = live.crc() == self.superblock.live_crc;
             return if is_as_closed { Tables::Clean } else { Tables::Unknown };
         }
-        let is_left = is_written_back && live.is_of(region.storage().identity());
+        let is_left = is_written_back && region.is_left_in_memory();
         if is_left { Tables::Left } else { Tables::Unknown }
     }
 

@@ -307,6 +307,19 @@ impl Region {
         }
     }
 
+    /// Records that this process writes to the file, whose tables are whole.
+    pub(crate) fn set_identity(&self) {
+        self.storage().set_write_hint();
+        self.live().set_identity(self.storage().identity());
+    }
+
+    /// Returns whether a process on this boot wrote the live header to this file, and the kernel has had the
+    /// pages of the file ever since.
+    pub(crate) fn is_left_in_memory(&self) -> bool {
+        let (live, identity) = (self.live(), self.storage().identity());
+        live.is_of(identity) || live.is_of_file(identity) && self.storage().has_write_hint()
+    }
+
     /// Returns whether the kernel has lost nothing that it was to write back, as far as a handle can know.
     ///
     /// It reports an error once, so that the live header notes it for the next one. Where there may be no

@@ -114,9 +114,12 @@ impl Opening {
         if self.superblock.is_clean {
             return live.crc() == self.superblock.live_crc;
         }
-        let identity = region.storage().identity();
-        // Through whatever mount a writer that lives has opened the file, it has the same pages.
-        if has_writer { live.is_of_file(identity) } else { live.is_of(identity) }
+        // A writer that lives has the same pages.
+        if has_writer {
+            live.is_of_file(region.storage().identity())
+        } else {
+            region.is_left_in_memory()
+        }
     }
 
     /// Returns what a killed writer had not finished, if its tables agree with the log, and no record was

@@ -236,7 +236,7 @@ impl Opening {
         // Handles that have no lock between their calls have mapped what was there.
         live.change_piece_epoch();
         if mutant::is_made(Mutant::WholeBeforeBuilt) {
-            live.set_identity(region.storage().identity());
+            region.set_identity();
         }
         region.windows.forget_pieces();
         let mut extents = Extents::begin(region, space);
@@ -315,7 +315,7 @@ impl Opening {
         }
         // Log, superblock and index have all been written again, for the next sync to see.
         live.clear_sync_failed();
-        live.set_identity(region.storage().identity());
+        region.set_identity();
         let mut opened = self.finish(extents, (state, recovery, 0));
         // Closing takes that back, also of an empty store.
         opened.writer.mark = Mark::NotCleanDurably;

@@ -29,6 +29,7 @@ use super::pages::FirstTouch;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::shared_file::SharedFile;
 use super::status::Status;
+use super::write_hint;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -218,6 +219,17 @@ impl Storage for Mapped {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    fn set_write_hint(&self) {
+        // The program may have closed the descriptor: the number may be of a file of its own.
+        if let Ok(file) = self.file.checked() {
+            write_hint::set(file);
+        }
+    }
+
+    fn has_write_hint(&self) -> bool {
+        self.file.checked().is_ok_and(write_hint::is_set)
     }
 
     fn end_opening(&self) {

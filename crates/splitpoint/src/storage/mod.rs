@@ -35,6 +35,7 @@ pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod unnamed_file;
 pub(crate) mod waiting;
+mod write_hint;
 mod writer_byte;
 
 use std::fmt;
@@ -289,6 +290,16 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Returns what identifies the file on this boot.
     fn identity(&self) -> Identity;
+
+    /// Has the kernel note that it has the pages of the file, as long as it has them: see
+    /// [`write_hint`](self::write_hint).
+    fn set_write_hint(&self) {}
+
+    /// Returns whether the kernel has had the pages of the file ever since
+    /// [`set_write_hint`](Self::set_write_hint), by whatever process. "No" proves nothing.
+    fn has_write_hint(&self) -> bool {
+        false
+    }
 
     /// Returns what the handles of the file tell each other, if other processes may have it open.
     fn neighbours(&self) -> Option<&Neighbours> {

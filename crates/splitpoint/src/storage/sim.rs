@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,6 +68,10 @@ struct Machine {
     boot: u64,
     /// The number of the mount.
     mount: u64,
+    /// Whether the kernel tells that number.
+    tells_mount: bool,
+    /// Whether the file has a write hint, which an unmount takes away.
+    has_write_hint: AtomicBool,
     open: Mutex<Option<Arc<Image>>>,
     fault: Mutex<FaultPlan>,
     /// Number of random numbers returned so far.
@@ -251,6 +255,8 @@ impl Machine {
             disk: Mutex::new(disk),
             boot,
             mount,
+            tells_mount: true,
+            has_write_hint: AtomicBool::new(false),
             open: Mutex::default(),
             fault: Mutex::new(fault),
             random_count: AtomicU64::new(0),
@@ -273,7 +279,16 @@ impl Machine {
         room.holes.retain(|&hole| hole < granule_count);
         let (omission, room) = (self.omission, Mutex::new(room));
         let clock_ns = AtomicU64::new(self.clock_ns.load(Ordering::Relaxed));
-        SimDisk(Arc::new(Self { omission, room, clock_ns, ..Self::with_disk(disk, boot, mount) }))
+        let is_in_memory = (boot, mount) == (self.boot, self.mount);
+        let has_write_hint = is_in_memory && self.has_write_hint.load(Ordering::Relaxed);
+        SimDisk(Arc::new(Self {
+            tells_mount: self.tells_mount,
+            has_write_hint: AtomicBool::new(has_write_hint),
+            omission,
+            room,
+            clock_ns,
+            ..Self::with_disk(disk, boot, mount)
+        }))
     }
 
     fn pass(&self, time: Duration) {
@@ -283,7 +298,7 @@ impl Machine {
     fn identity(&self) -> Identity {
         Identity {
             boot_id: [self.boot as u8; 16],
-            mount_id: self.mount,
+            mount_id: if self.tells_mount { self.mount } else { 0 },
             device: 1,
             inode: 1,
             birth_ns: 1,
@@ -464,6 +479,20 @@ impl SimDisk {
     /// Returns the number of calls to the storage that may fail.
     pub fn call_count(&self) -> u64 {
         lock(&self.0.fault).call_count
+    }
+
+    /// Returns a machine whose kernel tells no number of a mount that it never uses again, as Linux before 6.8.
+    #[cfg(test)]
+    pub(crate) fn with_older_kernel() -> Self {
+        let mut machine = Arc::into_inner(Self::new().0).expect("nobody else has it");
+        machine.tells_mount = false;
+        Self(Arc::new(machine))
+    }
+
+    /// Has the kernel forget the file, of which it has written all pages.
+    #[cfg(test)]
+    pub(crate) fn forget_write_hint(&self) {
+        self.0.has_write_hint.store(false, Ordering::Relaxed);
     }
 
     /// Returns what identifies the file.
@@ -763,6 +792,14 @@ impl Storage for Sim {
 
     fn identity(&self) -> Identity {
         self.machine.identity()
+    }
+
+    fn set_write_hint(&self) {
+        self.machine.has_write_hint.store(true, Ordering::Relaxed);
+    }
+
+    fn has_write_hint(&self) -> bool {
+        self.machine.has_write_hint.load(Ordering::Relaxed)
     }
 
     /// Prepares them, so that tests cover it; no thread is involved.

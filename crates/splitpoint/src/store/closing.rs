@@ -64,7 +64,7 @@ impl Store {
         } else {
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
-        self.region.live().set_identity(self.region.storage().identity());
+        self.region.set_identity();
         writer.mark = Mark::NotCleanDurably;
         if !self.takes_turns() {
             // Without room for it deletes may fail; nothing else does.

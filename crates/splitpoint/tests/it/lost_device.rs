@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use splitpoint::{Create, Db, Durability, Options, Recovery};
+use splitpoint::{Create, Db, Durability, Options, Recovery, Sharing};
 
 use crate::series::{Kind, Series};
 use crate::small_disk::{FileSystem, SmallDisk};
@@ -218,5 +218,43 @@ fn a_killed_writer_loses_nothing_when_its_file_system_is_mounted_elsewhere_too()
         let db = scene.options().open(&scene.job.store).unwrap();
         assert_eq!(db.recovery(), Recovery::Clean);
         scene.go_on(db, count);
+    });
+}
+
+/// Each mount has a number of its own, as each container has that shares a directory with others.
+#[test]
+fn a_killed_writer_is_taken_over_through_another_mount() {
+    Scene::on_each(&ON_DEVICES, Kind::Mixed, |mut scene| {
+        let note = scene.write().kill();
+        scene.disk.with_second_mount(|elsewhere| {
+            let (db, _) = scene.open(&scene.options(), &elsewhere.join("a.spt"), note);
+            assert!(matches!(db.recovery(), Recovery::WarmRestart { .. }), "{:?}", db.recovery());
+        });
+    });
+}
+
+#[test]
+fn handles_of_two_mounts_take_turns_beside_a_reader() {
+    Scene::on_each(&ON_DEVICES, Kind::Mixed, |scene| {
+        scene.disk.with_second_mount(|elsewhere| {
+            for sharing in [Sharing::Shared, Sharing::PerCall] {
+                let (options, name) = (Options::new().sharing(sharing), format!("{sharing:?}.spt"));
+                let first = options.clone().open(scene.disk.path().join(&name)).unwrap();
+                first.put("a", "1").unwrap();
+                let path = elsewhere.join(&name);
+                let second = options.clone().create(Create::Never).open(&path).unwrap();
+                assert_eq!(second.recovery(), Recovery::WarmRestart { records: 0 });
+                assert_eq!(second.get("a").unwrap().unwrap(), "1");
+                second.put("b", "2").unwrap();
+                assert_eq!(first.get("b").unwrap().unwrap(), "2");
+                let reader = options.clone().read_only().open(&path).unwrap();
+                assert!(first.delete("a").unwrap());
+                second.put("c", "3").unwrap();
+                for db in [&first, &second, &reader] {
+                    assert!(db.get("a").unwrap().is_none(), "{sharing:?}");
+                    assert_eq!(db.get("c").unwrap().unwrap(), "3");
+                }
+            }
+        });
     });
 }
