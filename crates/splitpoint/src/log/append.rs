@@ -224,9 +224,10 @@ impl Appender {
         self.pages.end()
     }
 
-    /// Notes that no byte of the file may count as durable: a killed process has written to it.
-    pub(crate) fn mark_file_unsynced(&mut self, file_bytes: u64) {
-        self.unsynced.push(UnsyncedRange { offset: 0, bytes: file_bytes });
+    /// Notes that so many bytes at the beginning of the file do not count as durable: all, where a killed process
+    /// has written to it.
+    pub(crate) fn mark_file_unsynced(&mut self, bytes: u64) {
+        self.unsynced.push(UnsyncedRange { offset: 0, bytes });
     }
 
     /// Continues the log at `position`, in the segment that holds it. The next sync covers the

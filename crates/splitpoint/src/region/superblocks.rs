@@ -24,16 +24,12 @@ impl Region {
         Ok(())
     }
 
-    /// Does the same as [`write_superblock`](Self::write_superblock), "not clean", for both copies
-    /// at once.
+    /// Writes the superblock over both copies, "not clean", and returns it as written. Neither need be durable.
     ///
     /// Only for a store in which nothing is durable yet, where a torn write loses nothing.
-    pub(crate) fn write_both_superblocks(&self, superblock: &mut Superblock) -> Result<()> {
+    pub(crate) fn place_both_superblocks(&self, superblock: &Superblock) -> Result<Superblock> {
         let first = self.place_superblock(superblock, false)?;
-        let second = self.place_superblock(&first, false)?;
-        self.sync_range(0, SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES)?;
-        *superblock = second;
-        Ok(())
+        self.place_superblock(&first, false)
     }
 
     /// Writes the superblock over the older copy, and returns it as written.

@@ -31,8 +31,8 @@ use crate::atomic::may_be_killed;
 use crate::db::Db;
 use crate::error::Result;
 use crate::format::{
-    GRANULE_BYTES, HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
-    SegmentKind, Superblock, SuperblockFault, newest,
+    GRANULE_BYTES, HEADER_BYTES, LogStart, PID_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
+    SegmentHeader, SegmentKind, Superblock, SuperblockFault, newest,
 };
 use crate::options::{Create, Options};
 
@@ -711,7 +711,13 @@ impl Sim {
         match self.machine.omission {
             Some(Omission::SyncOfClose) => {
                 let is_of_file = range.start == 0 && range.end > HEADER_BYTES;
-                is_of_file && self.superblock().is_some_and(|block| !block.is_clean)
+                // The first change of a new store syncs all of it too, before a superblock names its log, and the
+                // first sync may cover as much. A close has cleared the number of the process.
+                let is_changed =
+                    |block: Superblock| !block.is_clean && block.log_start != LogStart::default();
+                let is_of_close =
+                    copy_from(self.view(), PID_OFFSET, 8).iter().all(|&byte| byte == 0);
+                is_of_file && is_of_close && self.superblock().is_some_and(is_changed)
             }
             Some(Omission::SyncOfCheckpoint) => {
                 let head = copy_from(self.view(), range.start, SegmentHeader::BYTES);

@@ -3,7 +3,7 @@
 
 use super::{Store, Writer};
 use crate::error::{Error, Result};
-use crate::format::{LogStart, Superblock};
+use crate::format::{LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use crate::options::Access;
 use crate::storage::Room;
 use crate::testing::meanwhile::{self, Point};
@@ -48,19 +48,25 @@ impl Store {
         }
         if writer.superblock.log_start == LogStart::default() {
             // What is reserved changes the live header. Whoever finds that behind a kill must not take it for a
-            // header that was damaged since a close.
+            // header that was damaged since a close. Neither copy says "clean" any more: the next ones are written
+            // over both.
             if !mutant::is_made(Mutant::ReservesWhileClean) {
-                writer.superblock = self.region.place_superblock(&writer.superblock, false)?;
+                writer.superblock = self.region.place_both_superblocks(&writer.superblock)?;
             }
             writer.log.reserve(0, &mut writer.extents)?;
             meanwhile::at(Point::LogReserved);
             let log_start = writer.log.log_start();
             // An open takes it for damage if a superblock names a segment that is not there.
             self.sync_file()?;
-            let mut superblock = Superblock { log_start, ..writer.superblock.clone() };
+            let superblock = Superblock { log_start, ..writer.superblock.clone() };
             // Both copies: a damaged one must not leave one that knows of no log.
-            self.region.write_both_superblocks(&mut superblock)?;
-            writer.superblock = superblock;
+            writer.superblock = self.region.place_both_superblocks(&superblock)?;
+            // Until the first sync a power loss may leave a store without a log: nothing is durable before. A handle
+            // that takes turns syncs the whole file then.
+            let is_volatile = self.region.storage().is_volatile();
+            if !is_volatile && !mutant::is_made(Mutant::SyncsWithoutSuperblocks) {
+                writer.log.mark_file_unsynced(SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
+            }
         } else {
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
@@ -163,7 +169,7 @@ impl Store {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Options, SimDisk};
+    use crate::{Durability, Options, Sharing, SimDisk};
 
     /// Returns what a nearly full disk has left before and after the close of a session that only maintains,
     /// which finds nothing to do. The segments are as large as what goes back to such a disk as a whole.
@@ -200,5 +206,65 @@ mod tests {
     fn a_close_that_gives_back_what_deletes_may_need_is_found() {
         let (before, after) = mutant::with(Mutant::GivesReserveBack, free_around_a_close);
         assert!(after > before, "{after} {before}");
+    }
+
+    fn buffered(sharing: Sharing) -> Options {
+        Options::new().sharing(sharing).durability(Durability::Buffered).seed(1)
+    }
+
+    #[test]
+    fn the_first_change_of_a_new_store_flushes_once_and_a_session_of_one_change_three_times() {
+        let disk = SimDisk::new();
+        let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
+        db.put("key", "value").unwrap();
+        assert_eq!(disk.syncs().len(), 1, "{:?}", disk.syncs());
+        db.close().unwrap();
+        assert_eq!(disk.syncs().len(), 3, "{:?}", disk.syncs());
+    }
+
+    /// Returns whether a change is there that a new store has synced, after each of some power losses.
+    fn is_first_sync_kept(sharing: Sharing) -> bool {
+        let disk = SimDisk::new();
+        let db = disk.open(&buffered(sharing)).expect("a new store");
+        db.put("key", "value").expect("there is room");
+        db.sync().expect("nothing fails");
+        (0..64).all(|seed| {
+            let found = disk.lose_power(seed).open(&buffered(sharing)).expect("it opens");
+            found.contains("key").expect("it can be read")
+        })
+    }
+
+    #[test]
+    fn the_first_sync_of_a_new_store_covers_its_superblocks() {
+        for sharing in [Sharing::Exclusive, Sharing::Shared, Sharing::PerCall] {
+            assert!(is_first_sync_kept(sharing), "{sharing:?}");
+        }
+        let broken = || is_first_sync_kept(Sharing::Exclusive);
+        assert!(!mutant::with(Mutant::SyncsWithoutSuperblocks, broken), "nobody notices");
+    }
+
+    /// What has reached the disk of its superblocks, index and log, nobody knows.
+    #[test]
+    fn a_new_store_opens_after_a_power_loss_before_its_first_sync() {
+        for sharing in [Sharing::Exclusive, Sharing::Shared] {
+            for key_count in [1, 40, 600_u32] {
+                let disk = SimDisk::new();
+                let db = disk.open(&buffered(sharing)).unwrap();
+                (0..key_count).for_each(|i| db.put(i.to_le_bytes(), [7; 20]).unwrap());
+                for seed in (0..200).chain([u64::MAX]) {
+                    let disk = disk.lose_power(seed);
+                    let found = disk.open(&buffered(sharing)).unwrap();
+                    let kept = found.len();
+                    assert!(found.check().unwrap().is_clean());
+                    let is_prefix =
+                        |i: u32| found.contains(i.to_le_bytes()).unwrap() == (u64::from(i) < kept);
+                    assert!((0..key_count).all(is_prefix), "{sharing:?}, seed {seed}");
+                    found.put("more", "value").unwrap();
+                    found.sync().unwrap();
+                    let found = disk.lose_power(seed).open(&buffered(sharing)).unwrap();
+                    assert_eq!(found.len(), kept + 1, "{sharing:?}, seed {seed}");
+                }
+            }
+        }
     }
 }

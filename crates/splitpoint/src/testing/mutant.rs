@@ -27,6 +27,8 @@ pub(crate) enum Mutant {
     TrustsOldTables,
     /// The first change of a new store reserves a segment while the superblock says "clean".
     ReservesWhileClean,
+    /// The first sync of a new store leaves its superblocks out.
+    SyncsWithoutSuperblocks,
     /// Opening trusts tables by lines that it has read from whatever file has the descriptor now.
     BelievesStrangers,
     /// Opening takes the last handle that took turns for one that was closed in order.
