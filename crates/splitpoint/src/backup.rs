@@ -536,8 +536,8 @@ impl FileSource {
     }
 
     /// Returns a snapshot to the end of the log, if a writer has the store open through another mount
-    /// of the file system: nothing here tells its header from one that an earlier writer left. What
-    /// the writer appends meanwhile may be in the snapshot or not.
+    /// of the file system, and has not changed it yet or could not say so: nothing here tells its header from one
+    /// that an earlier writer left. What the writer appends meanwhile may be in the snapshot or not.
     fn log_of_other_mount(&self) -> Result<Option<Snapshot>> {
         let (live, identity) = (self.region.live(), self.region.storage().identity());
         if !live.is_of_file(identity) || self.region.is_left_in_memory() {

@@ -19,9 +19,9 @@ pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
 
 /// The live header, at byte 8192 of the file: 512 words that change one at a time.
 ///
-/// An open trusts it after a clean close. After a killed process it does so only if boot, mount,
-/// device, inode and birth time are the same and it agrees with the log; after a power loss it
-/// never does. Each group of words begins on a cache line.
+/// An open trusts it after a clean close. After a killed process it does so only if boot, device, inode
+/// and birth time are the same, the kernel has kept the pages of the file, and it agrees with the log; after a
+/// power loss it never does. Each group of words begins on a cache line.
 ///
 /// ```text
 /// offset  size  field
@@ -265,7 +265,7 @@ impl<'a> Live<'a> {
 
     /// Returns whether a process on this boot wrote the header to this file, through any mount.
     ///
-    /// This proves something only while the writer lives.
+    /// This proves something only while the writer lives, or beside a [write hint](crate::storage::Storage::has_write_hint).
     pub(crate) fn is_of_file(self, identity: Identity) -> bool {
         identity.boot_id != [0; 16]
             && boot_words(identity) == [self.load(BOOT_ID), self.load(BOOT_ID + 1)]

@@ -15,7 +15,7 @@
 //!
 //! # Not here
 //!
-//! The identity of boot, mount and file is compared first: `Live::is_of`.
+//! Whether the kernel has kept the pages of the file is asked first: `Region::is_left_in_memory`.
 
 use std::collections::{HashSet, VecDeque};
 

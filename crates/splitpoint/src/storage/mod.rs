@@ -262,8 +262,8 @@ pub(crate) enum Backing {
     Private,
 }
 
-/// Proof that a live header was written to this very file, and that the kernel has had its file
-/// system mounted ever since.
+/// What shows that a live header was written to this very file and, with the number of the mount, that the kernel
+/// has had its file system mounted ever since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The kernel's boot id; zero if it has none, which proves nothing.
