@@ -54,7 +54,7 @@ fn write_file_as_left(disk: &SimDisk, path: &Path, options: &Options) {
     let region = Region::new(Box::new(storage), false).unwrap();
     if region.live().is_of(disk.identity()) {
         region.claim_live().unwrap();
-        region.live().set_identity(region.storage().identity());
+        region.set_identity();
     }
 }
 
