@@ -20,6 +20,14 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// Returns what valgrind has found, on standard error. It does not know the calls for the write hint of a file, and
+/// says so.
+fn found_by_valgrind(stderr: &[u8]) -> String {
+    let lines = std::str::from_utf8(stderr).expect("the programs print ASCII").lines();
+    let unknown = ["unimplemented fcntl command: 1035", "unimplemented fcntl command: 1036"];
+    lines.filter(|line| !unknown.iter().any(|words| line.ends_with(words))).collect()
+}
+
 /// Says why a test tests nothing here.
 fn skip(reason: &str) {
     println!("skipped: {reason}");
@@ -93,7 +101,7 @@ fn the_calls_neither_leak_nor_touch_what_was_freed() {
         command.env_remove("SPLITPOINT_NEW_FILES");
         command.envs(format.map(|format| ("SPLITPOINT_NEW_FILES", format)));
         // A child that is killed has no status that tells.
-        assert_eq!(String::from_utf8_lossy(&succeed(&mut command).stderr), "");
+        assert_eq!(found_by_valgrind(&succeed(&mut command).stderr), "");
     }
 }
 

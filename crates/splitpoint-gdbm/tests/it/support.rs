@@ -92,6 +92,14 @@ pub(crate) fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// Returns what valgrind has found, on standard error. It does not know the calls for the write hint of a file, and
+/// says so.
+pub(crate) fn found_by_valgrind(stderr: &[u8]) -> String {
+    let lines = std::str::from_utf8(stderr).expect("the programs print ASCII").lines();
+    let unknown = ["unimplemented fcntl command: 1035", "unimplemented fcntl command: 1036"];
+    lines.filter(|line| !unknown.iter().any(|words| line.ends_with(words))).collect()
+}
+
 /// Returns what a program prints.
 pub(crate) fn text(output: Output) -> String {
     String::from_utf8(output.stdout).expect("the programs print text")

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::old_files::CONVERSIONS;
-use crate::support::{Program, Whose, bind, has_program, skip, succeed};
+use crate::support::{Program, Whose, bind, found_by_valgrind, has_program, skip, succeed};
 
 const FULL: &str = "--leak-check=full";
 const OPTIONS: [&str; 3] = ["-q", "--error-exitcode=9", "--errors-for-leak-kinds=definite"];
@@ -34,7 +34,7 @@ fn check(runs: &[(&str, &[&str], &str)]) {
         command.current_dir(program.folder.path()).env("SPLITPOINT_OLD_FILES", "convert");
         bind(&mut command, Whose::Ours);
         // A child that is killed has no status that tells.
-        assert_eq!(String::from_utf8_lossy(&succeed(&mut command).stderr), "", "{name}");
+        assert_eq!(found_by_valgrind(&succeed(&mut command).stderr), "", "{name}");
     }
 }
 
@@ -84,7 +84,7 @@ fn a_killed_writer_and_who_reads_after_it_touch_nothing_that_was_freed() {
     let last = lines.by_ref().take(2000).last().expect("it stores").unwrap();
     child.kill().unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(found_by_valgrind(&output.stderr), "");
     assert_eq!(last, "1999");
     let mut command = Command::new("timeout");
     command.args(["300", "valgrind"]);
