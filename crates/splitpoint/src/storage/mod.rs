@@ -292,7 +292,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn identity(&self) -> Identity;
 
     /// Has the kernel note that it has the pages of the file, as long as it has them: see
-    /// [`write_hint`](self::write_hint).
+    /// [`write_hint`].
     fn set_write_hint(&self) {}
 
     /// Returns whether the kernel has had the pages of the file ever since
