@@ -552,7 +552,7 @@ impl FileSource {
     fn commit_in_header(&self, lock: Option<&WritersOut<'_>>) -> Result<Option<Snapshot>> {
         let (region, live) = (&self.region, self.region.live());
         region.see_size()?;
-        // The commit is read before the superblock, which is durable before the first commit.
+        // The commit is read before the superblock, which is written before the first commit.
         let Some(end) = self.commit_left() else { return self.commit_closed(lock) };
         let superblock = read_superblock(region.storage())?;
         if superblock.is_clean || live.validate(region.view.file_bytes()).is_err() {

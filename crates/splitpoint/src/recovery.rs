@@ -646,7 +646,8 @@ impl Opening {
             self.access == Access::ReadOnly || durable_lsn == 0,
             "the first sync covers the file"
         );
-        if durable_lsn < position.lsn {
+        // Also of a log without a record: its superblocks may be in the cache alone.
+        if self.access == Access::ReadWrite || durable_lsn < position.lsn {
             self.log.mark_file_unsynced(region.view.file_bytes());
         }
         Ok((extents, (state, Recovery::WarmRestart { records }, durable_lsn)))

@@ -118,6 +118,10 @@ impl Opening {
                 // The log alone counts until the index is whole. A superblock that says so already
                 // need not be durable: its writer may have been killed, or its sync has failed.
                 region.write_superblock(&mut self.superblock, false)?;
+                if has_failed_sync {
+                    // The other copy may be in the cache alone: on the disk, it may know of no log.
+                    region.write_superblock(&mut self.superblock, false)?;
+                }
             }
             Access::ReadOnly => region.make_private()?,
         }

@@ -267,4 +267,70 @@ mod tests {
             }
         }
     }
+
+    /// Returns the file without what was not synced, each copy of its superblock damaged in turn.
+    fn with_one_superblock(disk: &SimDisk) -> [SimDisk; 2] {
+        SUPERBLOCK_OFFSETS.map(|offset| {
+            let mut file = disk.lose_power(0).file();
+            file[offset as usize + 100] ^= 1;
+            SimDisk::with_file(&file)
+        })
+    }
+
+    /// The first handle is killed between its first superblocks and its first record.
+    #[test]
+    fn both_superblocks_know_of_a_log_that_a_killed_process_began_without_a_record() {
+        for sharing in [Sharing::Exclusive, Sharing::Shared, Sharing::PerCall] {
+            let disk = SimDisk::new();
+            let db = disk.open(&buffered(sharing)).unwrap();
+            assert!(!db.delete("none").unwrap());
+            let killed = disk.kill();
+            let db = killed.open(&buffered(sharing)).unwrap();
+            db.put_with("key", "value", Durability::Sync).unwrap();
+            for copy in with_one_superblock(&killed) {
+                let found = copy.open(&buffered(sharing)).unwrap();
+                assert!(found.contains("key").unwrap(), "{sharing:?}");
+            }
+        }
+    }
+
+    /// The cache has both as they should be, and thinks that the disk has them too.
+    #[test]
+    fn both_superblocks_know_of_the_log_after_a_first_sync_that_failed() {
+        for sharing in [Sharing::Exclusive, Sharing::Shared, Sharing::PerCall] {
+            for call in 1..12 {
+                let disk = SimDisk::new();
+                let db = disk.open(&buffered(sharing)).unwrap();
+                db.put("key", "value").unwrap();
+                disk.fail_once(call, crate::SimFault::Error(5));
+                let _ = db.sync();
+                let killed = disk.kill();
+                let db = killed.open(&buffered(sharing)).unwrap();
+                db.put_with("key", "value", Durability::Sync).unwrap();
+                for copy in with_one_superblock(&killed) {
+                    let found = copy.open(&buffered(sharing)).unwrap();
+                    assert!(found.contains("key").unwrap(), "{sharing:?}, call {call}");
+                }
+            }
+        }
+    }
+
+    /// Whatever of the first session has reached the disk.
+    #[test]
+    fn both_superblocks_know_of_the_log_after_a_power_loss_before_the_first_sync() {
+        for sharing in [Sharing::Exclusive, Sharing::Shared, Sharing::PerCall] {
+            let disk = SimDisk::new();
+            let db = disk.open(&buffered(sharing)).unwrap();
+            db.put("key", "value").unwrap();
+            for seed in (0..64).chain([u64::MAX]) {
+                let lost = disk.lose_power(seed);
+                let db = lost.open(&buffered(sharing)).unwrap();
+                db.put_with("other", "value", Durability::Sync).unwrap();
+                for copy in with_one_superblock(&lost) {
+                    let found = copy.open(&buffered(sharing)).unwrap();
+                    assert!(found.contains("other").unwrap(), "{sharing:?}, seed {seed}");
+                }
+            }
+        }
+    }
 }
