@@ -60,8 +60,8 @@ pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
 ///    424     8  index extents of the overflow window: their number
 ///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63);
 ///               0 while they change
-///    440     8  unique number of the mount through which the writer opened the file; 0 if the
-///               kernel reuses such numbers
+///    440     8  unique number of the mount through which the writer opened the file, xor its `f_fsid`
+///               times 0x9e3779b97f4a7c15 modulo 2^64; 0 if the kernel reuses such numbers
 ///    448    32  segments of checkpoints, complete or not: first granule and granule count, 8
 ///               bytes each, twice; 0 for none
 ///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)

@@ -582,17 +582,26 @@ fn read_boot_id() -> Option<[u8; 16]> {
     Some(id)
 }
 
-/// Takes an open file, and returns its identity and its size, by one call of the system.
+/// Takes an open file, and returns its identity and its size.
 ///
 /// The number of the mount is 0 unless the kernel never reuses such numbers. Older kernels do: a file system
 /// may get the same number when it is mounted again, so there the number proves nothing.
 fn look_at(file: File) -> io::Result<(Arc<OwnFile>, (Identity, u64))> {
     /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
     const UNIQUE: u32 = 0x4000;
+    /// Spreads a number over all bits: both numbers are often small.
+    const FILE_SYSTEM_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let wanted = StatxFlags::from_bits_retain(UNIQUE) | Status::WANTED | StatxFlags::BTIME;
     let found = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).ok();
     let has = |found: &Statx, bits: u32| found.stx_mask & bits == bits;
-    let mount_id = found.filter(|found| has(found, UNIQUE)).map_or(0, |found| found.stx_mnt_id);
+    // The mount has all subvolumes of btrfs. They have a device each, whose number is of another one when the first
+    // was deleted, and a snapshot has the inodes and birth times of its original.
+    let mixed = |mount: u64| {
+        rustix::fs::fstatvfs(&file)
+            .map_or(0, |system| mount ^ system.f_fsid.wrapping_mul(FILE_SYSTEM_FACTOR))
+    };
+    let mount_id =
+        found.filter(|found| has(found, UNIQUE)).map_or(0, |found| mixed(found.stx_mnt_id));
     let birth_ns = found.filter(|found| has(found, StatxFlags::BTIME.bits())).map_or(0, |found| {
         let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
         let nanoseconds = u64::from(found.stx_btime.tv_nsec);

@@ -268,9 +268,9 @@ pub(crate) enum Backing {
 pub(crate) struct Identity {
     /// The kernel's boot id; zero if it has none, which proves nothing.
     pub(crate) boot_id: [u8; 16],
-    /// The kernel's number of the mount, which it never uses again (Linux 6.8); 0 if it has none,
-    /// which proves nothing. An unmount drops the page cache, so after a device went away and came
-    /// back, each page is as of its last write-back.
+    /// The kernel's number of the mount, which it never uses again (Linux 6.8), mixed with that of the
+    /// file system or subvolume; 0 if it has none, which proves nothing. An unmount drops the page cache,
+    /// so after a device went away and came back, each page is as of its last write-back.
     pub(crate) mount_id: u64,
     pub(crate) device: u64,
     pub(crate) inode: u64,

@@ -258,3 +258,27 @@ fn handles_of_two_mounts_take_turns_beside_a_reader() {
         });
     });
 }
+
+/// The kernel gives the number of the device that the deleted subvolume had to the next one: boot, device, inode,
+/// birth time and mount are the same.
+#[test]
+fn a_snapshot_of_a_subvolume_in_the_place_of_its_original_is_not_taken_for_it() {
+    Scene::on_each(&[FileSystem::Btrfs], Kind::Growing, |mut scene| {
+        let [subvolume, snapshot] =
+            ["subvolume", "snapshot"].map(|name| scene.disk.path().join(name));
+        scene.disk.subvolume("create", &[&subvolume]);
+        scene.job.store = subvolume.join("a.spt");
+        let writer = scene.write();
+        let Note { durable, .. } = writer.note();
+        scene.disk.subvolume("snapshot", &[&subvolume, &snapshot]);
+        let note = Note { durable, ..writer.kill() };
+        scene.disk.subvolume("delete", &[&subvolume]);
+        // The kernel deletes it after a commit.
+        scene.disk.write_back();
+        scene.disk.subvolume("sync", &[&scene.disk.path()]);
+        scene.disk.subvolume("snapshot", &[&snapshot, &subvolume]);
+        let (db, count) = scene.open(&scene.options(), &scene.job.store, note);
+        assert!(matches!(db.recovery(), Recovery::Replayed { .. }), "{:?}", db.recovery());
+        scene.go_on(db, count);
+    });
+}

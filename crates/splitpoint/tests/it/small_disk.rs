@@ -157,6 +157,13 @@ impl SmallDisk {
         result
     }
 
+    /// Has the tool of btrfs do something with subvolumes.
+    pub(crate) fn subvolume(&self, command: &str, paths: &[&Path]) {
+        assert_eq!(self.file_system, FileSystem::Btrfs, "no other has them");
+        run(Command::new("btrfs").args(["-q", "subvolume", command]).args(paths))
+            .expect("a subvolume");
+    }
+
     /// Unmounts the file system.
     pub(crate) fn detach(&self) {
         unmount(&self.path());
