@@ -75,8 +75,8 @@ const MAGIC: usize = 0;
 const FORMAT_VERSION: usize = 1;
 const BOOT_ID: usize = 2;
 const DEVICE: usize = 4;
-const INODE: usize = 5;
-const BIRTH: usize = 6;
+pub(crate) const INODE: usize = 5;
+pub(crate) const BIRTH: usize = 6;
 const PID: usize = 7;
 const SHAPE: usize = 8;
 const PIECE_EPOCH: usize = 9;
@@ -265,7 +265,8 @@ impl<'a> Live<'a> {
 
     /// Returns whether a process on this boot wrote the header to this file, through any mount.
     ///
-    /// This proves something only while the writer lives, or beside a [write hint](crate::storage::Storage::has_write_hint).
+    /// This proves something only while the writer lives, or beside a
+    /// [write hint](crate::storage::Storage::has_write_hint).
     pub(crate) fn is_of_file(self, identity: Identity) -> bool {
         identity.boot_id != [0; 16]
             && boot_words(identity) == [self.load(BOOT_ID), self.load(BOOT_ID + 1)]

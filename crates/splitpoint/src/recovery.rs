@@ -43,7 +43,7 @@ use crate::index::line::LINE_BYTES;
 use crate::index::shape::Shape;
 use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
-use crate::live::{CommitState, LineWindow};
+use crate::live::{BIRTH, CommitState, INODE, LineWindow};
 use crate::log::append::{Appender, LogPosition};
 use crate::log::scan::{LogWalk, Trust};
 use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress, Sharing};
@@ -59,7 +59,7 @@ use crate::storage::open::{
 };
 use crate::storage::reader_table::{LastWriter, may_be_table, note_other_writer};
 use crate::storage::shared_file::SharedFile;
-use crate::storage::{Storage, fits_in_memory};
+use crate::storage::{Identity, Storage, fits_in_memory};
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 use crate::testing::mutant::{self, Mutant};
 
@@ -248,8 +248,8 @@ const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// superblocks of a new one.
 ///
 /// It may have left any words of the live header: those that distinguish it from other files are
-/// zero or what a creation stores there; what handles say in the reader table; and the header of the
-/// first segment of a log, in which nothing is. All else is still zero. Where nothing but zeros is
+/// zero or what a creation and the first change store there; what handles say in the reader table; and the header
+/// of the first segment of a log, in which nothing is. All else is still zero. Where nothing but zeros is
 /// left, the file is no larger than a creation makes it, or its blocks were never written: other files
 /// of zeros belong to somebody else.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
@@ -270,10 +270,12 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     if !is_zero(0, LIVE_OFFSET) {
         return false;
     }
-    let word = |number: u64| u64_at(&storage.read(LIVE_OFFSET + 8 * number, 8), 0);
+    let word = |number: usize| u64_at(&storage.read(LIVE_OFFSET + 8 * number as u64, 8), 0);
+    let Identity { inode, birth_ns, .. } = storage.identity();
     let is_header = [0, crate::format::LIVE_MAGIC].contains(&word(0))
         && [0, crate::format::VERSION.into()].contains(&word(1))
-        && is_zero(LIVE_OFFSET + 16, LIVE_OFFSET + 56);
+        && [0, inode].contains(&word(INODE))
+        && [0, birth_ns].contains(&word(BIRTH));
     let is_blank = |start: u64| {
         let end = file_bytes.min(start + GRANULE_BYTES);
         is_zero(start, end)
@@ -827,6 +829,31 @@ mod tests {
         file[READER_TABLE_OFFSET as usize + 64 + 56] = 1;
         let error = SimDisk::with_file(&file).open(&options).unwrap_err();
         assert!(matches!(error, Error::NotAStore { .. }), "{error}");
+    }
+
+    /// The first change says for which file the header is before anything is durable.
+    #[test]
+    fn what_a_power_loss_leaves_of_a_first_change_is_an_empty_store_in_its_own_file_alone() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).unwrap();
+        let mut file = disk.file();
+        drop(db);
+        file[..LIVE_OFFSET as usize].fill(0);
+        let word = |number: usize| {
+            LIVE_OFFSET as usize + 8 * number..LIVE_OFFSET as usize + 8 * number + 8
+        };
+        // Of another boot, and with its own inode and birth time.
+        file[LIVE_OFFSET as usize + 16..word(INODE).start].fill(3);
+        let Identity { inode, birth_ns, .. } = disk.identity();
+        file[word(INODE)].copy_from_slice(&inode.to_le_bytes());
+        file[word(BIRTH)].copy_from_slice(&birth_ns.to_le_bytes());
+        assert!(SimDisk::with_file(&file).open(&Options::new()).unwrap().is_empty());
+        for number in [INODE, BIRTH] {
+            let mut other = file.clone();
+            other[word(number)].copy_from_slice(&77_u64.to_le_bytes());
+            let error = SimDisk::with_file(&other).open(&Options::new()).unwrap_err();
+            assert!(matches!(error, Error::NotAStore { .. }), "{error}");
+        }
     }
 
     /// A record behind the header is more than a creation leaves: without a superblock it is damage.

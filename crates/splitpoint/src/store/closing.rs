@@ -47,12 +47,13 @@ impl Store {
             writer.mark = Mark::NotClean;
         }
         if writer.superblock.log_start == LogStart::default() {
-            // What is reserved changes the live header. Whoever finds that behind a kill must not take it for a
-            // header that was damaged since a close. Neither copy says "clean" any more: the next ones are written
-            // over both.
+            // What is reserved changes the live header. Whoever finds that behind a kill or a full disk must not take
+            // it for a header that was damaged since a close, and goes on with it. Neither copy says "clean" any
+            // more: the next ones are written over both.
             if !mutant::is_made(Mutant::ReservesWhileClean) {
                 writer.superblock = self.region.place_both_superblocks(&writer.superblock)?;
             }
+            self.region.set_identity();
             writer.log.reserve(0, &mut writer.extents)?;
             meanwhile::at(Point::LogReserved);
             let log_start = writer.log.log_start();
@@ -69,8 +70,8 @@ impl Store {
             }
         } else {
             self.region.write_superblock(&mut writer.superblock, false)?;
+            self.region.set_identity();
         }
-        self.region.set_identity();
         writer.mark = Mark::NotCleanDurably;
         if !self.takes_turns() {
             // Without room for it deletes may fail; nothing else does.
