@@ -72,7 +72,7 @@ impl<R: BufRead> Frames<R> {
                         return Err(damaged("a skippable frame is cut off"));
                     }
                 }
-                Err(error) => return Err(damaged(error)),
+                Err(error) => return Err(undecodable(&error)),
             }
         }
         Ok(false)
@@ -100,7 +100,9 @@ impl<R: BufRead> Read for Frames<R> {
             self.is_in_frame = true;
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
-                self.decoder.decode_blocks(&mut self.input, one).map_err(damaged)?;
+                self.decoder
+                    .decode_blocks(&mut self.input, one)
+                    .map_err(|error| undecodable(&error))?;
             }
             let count = self.decoder.read(out)?;
             if count > 0 {
@@ -113,6 +115,20 @@ impl<R: BufRead> Read for Frames<R> {
 
 fn damaged(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the zstd data is damaged: {error}"))
+}
+
+/// Returns the error for a frame that cannot be decoded. The decoder names its own types where the input
+/// ends early.
+fn undecodable(error: &FrameDecoderError) -> io::Error {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = source {
+        let kind = inner.downcast_ref::<io::Error>().map(io::Error::kind);
+        if kind == Some(io::ErrorKind::UnexpectedEof) {
+            return damaged("it ends within a frame, as if the file was cut off");
+        }
+        source = inner.source();
+    }
+    damaged(error)
 }
 
 #[cfg(test)]
@@ -141,7 +157,10 @@ mod tests {
     #[test]
     fn a_frame_cut_off_anywhere_is_an_error_and_so_is_a_wrong_checksum() {
         for end in MAGIC.len()..FRAME.len() {
-            assert!(text(&FRAME[..end]).is_err(), "{end} bytes");
+            let error = text(&FRAME[..end]).unwrap_err().to_string();
+            let words =
+                "the zstd data is damaged: it ends within a frame, as if the file was cut off";
+            assert_eq!(error, words, "{end} bytes");
         }
         let mut wrong = FRAME;
         wrong[20] ^= 1;
