@@ -137,7 +137,7 @@ pub fn repair_with(
     options: &Options,
     mut watch: impl FnMut(RepairProgress) -> ControlFlow<()>,
 ) -> Result<RepairReport> {
-    let new = NewFile::begin_first(target.as_ref(), "repair")?;
+    let new = NewFile::begin_first(target.as_ref(), "repair", source.as_ref())?;
     let source = RawFile::open(source.as_ref())?;
     let mut reader = Reader::new(&source, &mut watch);
     reader.ask()?;

@@ -11,7 +11,7 @@ use crate::command::convert::goal::{Goal, TargetFormat};
 use crate::command::convert::in_place::{Place, check_is_part, parts_of};
 use crate::command::duplicates::{Duplicates, Keep, Records, Several, Taken};
 use crate::command::shared::Showing;
-use crate::command::target::Target;
+use crate::command::target::{Target, mode_like};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
@@ -27,7 +27,8 @@ mod in_place;
 /// Convert an old file, or a store, to a new store
 ///
 /// Detects the format of the source from its content, and never writes to it. The new file appears
-/// once it is complete, with its record count verified. If something cannot be converted (a second
+/// once it is complete, with its record count verified and with the permissions of the source, less
+/// those that the umask withholds. If something cannot be converted (a second
 /// record or value of a key, a damaged page), convert lists it, converts the rest and exits with
 /// code 1. The exit code is also 1 if the source does not have the numbers of records, pages or
 /// blocks that it states, because then it is truncated or was not closed.
@@ -112,7 +113,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     expected.check_replaceable(args)?;
     let taken = taken_keys(&opened, keep, expected.several)?;
     let interrupt = Interrupt::watch();
-    let mut target = Target::create(&goal.path, "convert", &goal.format)?;
+    let mut target = Target::create(
+        &goal.path,
+        "convert",
+        &goal.format,
+        mode_like(parts.iter().map(PathBuf::as_path)),
+    )?;
     let total = Total::Records(expected.records);
     let mut progress = Progress::start(args.showing.progress, console, "convert", total);
     let failed = |error: Error| opened.failed(&error);

@@ -24,7 +24,8 @@ use crate::store;
 ///
 /// Never writes to the damaged file. The new store appears once it is complete; after an error or
 /// Ctrl-C there is none. It may be on another disk, and takes about as much space as the records of
-/// the damaged one.
+/// the damaged one. It gets the permissions of the damaged file, less those that the umask
+/// withholds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -5,7 +5,7 @@ use splitpoint_legacy::{Doubt, KeyValue, OldFile};
 
 use crate::command::duplicates::{CHOOSE, Duplicates, Keep, Records, Several, Taken};
 use crate::command::shared::Saving;
-use crate::command::target::{Format, LeftOut, Target};
+use crate::command::target::{Format, LeftOut, Target, mode_like};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
@@ -25,7 +25,8 @@ use crate::store;
 /// Without it, salvage saves the first, and counts the others as left out. If the chosen value is
 /// unreadable, salvage saves no other in its place.
 ///
-/// Never writes to the old file. The new store appears once it is complete.
+/// Never writes to the old file. The new store appears once it is complete, with the permissions of
+/// the old file, less those that the umask withholds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +60,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         });
         noted?;
     }
-    let mut target = Target::create(&saving.output, "salvage", &Format::Store)?;
+    let mut target = Target::create(
+        &saving.output,
+        "salvage",
+        &Format::Store,
+        mode_like(file.identity().files()),
+    )?;
     let mode = saving.showing.progress;
     let mut progress = Progress::start(mode, console, "salvage", Total::Unknown);
     let mut saved = Saved::default();

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::BufWriter;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use splitpoint::{BatchAtomicity, Capabilities, Create, Error, Options, TableExt as _};
@@ -29,29 +30,38 @@ enum Sink {
 }
 
 impl Sink {
-    fn create(partial: &Path, format: &Format) -> Result<Self, Error> {
+    fn create(partial: &Path, format: &Format, mode: u32) -> Result<Self, Error> {
         let table = match format {
             Format::Store => {
-                Opened::new(partial, Options::new().create(Create::New).open(partial)?)
+                let options = Options::new().create(Create::New).file_mode(mode);
+                Opened::new(partial, options.open(partial)?)
             }
             Format::Db185(options) => {
-                Opened::new(partial, options.clone().create(Create::New).open(partial)?)
+                let options = options.clone().create(Create::New).file_mode(mode);
+                Opened::new(partial, options.open(partial)?)
             }
-            Format::Cdb => return create_cdb(partial).map(Self::Cdb),
+            Format::Cdb => return create_cdb(partial, mode).map(Self::Cdb),
         };
         let capabilities = table.capabilities();
         Ok(Self::Table(table, capabilities))
     }
 }
 
-fn create_cdb(partial: &Path) -> Result<CdbWriter<BufWriter<File>>, Error> {
+fn create_cdb(partial: &Path, mode: u32) -> Result<CdbWriter<BufWriter<File>>, Error> {
     let path = partial.to_path_buf();
-    let file = OpenOptions::new().write(true).create_new(true).open(partial);
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(partial);
     let writer = file.and_then(|file| CdbWriter::new(BufWriter::new(file)));
     writer.map_err(|source| match source.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Exists { path },
         _ => Error::Io { action: "create", path, source },
     })
+}
+
+/// Returns the permissions of a file that holds what the files at `originals` hold, before the umask:
+/// nobody can read it who could not read each of them.
+pub(super) fn mode_like<'a>(originals: impl Iterator<Item = &'a Path>) -> u32 {
+    let modes = originals.filter_map(|path| fs::metadata(path).ok()).map(|it| it.mode());
+    modes.fold(0o666, |all, mode| all & mode) | 0o600
 }
 
 const NOTHING_MADE: &str = "no file was created; the source is unchanged";
@@ -127,8 +137,8 @@ impl LeftOut {
 }
 
 impl Target {
-    /// Creates an empty file beside its final place.
-    pub(super) fn create(path: &Path, work: &str, format: &Format) -> Result<Self> {
+    /// Creates an empty file beside its final place, with the permissions of `mode`.
+    pub(super) fn create(path: &Path, work: &str, format: &Format, mode: u32) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             let error = match splitpoint::open_regular(path, fs::OpenOptions::new().read(true)) {
                 // The error says what it is, such as a directory or a dangling link.
@@ -138,7 +148,7 @@ impl Target {
             return Err(Failure::opening(path, &error)
                 .hint("choose another name, or remove the file first"));
         }
-        let open = |partial: &Path| Sink::create(partial, format);
+        let open = |partial: &Path| Sink::create(partial, format, mode);
         let created = NewFile::create(path, work, open);
         let (sink, file) = created.map_err(|error: Error| match (&error, error.path()) {
             (Error::Exists { .. }, Some(partial)) => {

@@ -276,3 +276,38 @@ fn a_key_that_is_there_twice_is_listed_and_carried_once() {
     assert_eq!(outcome.text(), "skipped: key `a` is there twice\n");
     sandbox.run(&["dump", "new.spt", "--format", "tsv"]).check(0, "a\ta\n", "");
 }
+
+/// What a private file holds stays private in what is made of it.
+#[test]
+fn a_new_file_gets_the_permissions_of_its_source() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = Sandbox::with_words();
+    let set = |file: &str, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(sandbox.path(file), mode).unwrap();
+    };
+    let mode =
+        |file: &str| std::fs::metadata(sandbox.path(file)).unwrap().permissions().mode() & 0o777;
+    sandbox.run(&["convert", "-q", "words.spt", "db185:old.db"]).check(0, "", "");
+    // The owner may write to the new file; the sandbox's umask withholds nothing from these.
+    for (given, wanted) in [(0o600, 0o600), (0o400, 0o600), (0o644, 0o644), (0o755, 0o644)] {
+        set("words.spt", given);
+        set("old.db", given);
+        for args in [
+            &["convert", "old.db", "new"][..],
+            &["convert", "words.spt", "new"],
+            &["convert", "words.spt", "db185:new"],
+            &["convert", "words.spt", "new", "--format", "cdb"],
+            &["salvage", "old.db", "-o", "new"],
+            &["repair", "words.spt", "-o", "new"],
+        ] {
+            let outcome = sandbox.run(args);
+            assert_eq!(outcome.exit, 0, "{args:?}: {}", outcome.stderr);
+            assert_eq!(mode("new"), wanted, "{args:?} of {given:o}");
+            std::fs::remove_file(sandbox.path("new")).unwrap();
+        }
+    }
+    set("old.db", 0o600);
+    sandbox.run(&["convert", "-q", "--in-place", "old.db"]).check(0, "", "");
+    assert_eq!((mode("old.db"), mode("old.db.old")), (0o600, 0o600));
+}

@@ -62,16 +62,15 @@ impl NewFile {
         original_path: Option<&Path>,
     ) -> Result<Self> {
         let (target, replaced) = examine(path, is_replacing, Some(original))?;
-        let mode = original_path.and_then(|path| fs::metadata(path).ok());
-        let mode = mode.map_or(MODE, |metadata| metadata.mode() & 0o777 | 0o600);
+        let mode = original_path.map_or(MODE, mode_like);
         Self::open(path, target, "backup", mode, is_replacing, replaced)
     }
 
-    /// Begins the file at `path`, which must not exist. `work` names the operation, for the name
-    /// that the file has until it is complete.
-    pub(crate) fn begin_first(path: &Path, work: &str) -> Result<Self> {
+    /// Begins the file at `path`, which must not exist, with the permissions of `original_path`.
+    /// `work` names the operation, for the name that the file has until it is complete.
+    pub(crate) fn begin_first(path: &Path, work: &str, original_path: &Path) -> Result<Self> {
         let (target, replaced) = examine(path, false, None)?;
-        Self::open(path, target, work, MODE, false, replaced)
+        Self::open(path, target, work, mode_like(original_path), false, replaced)
     }
 
     /// Begins the file that replaces the store at `path`, which the caller has locked and
@@ -247,6 +246,11 @@ fn make_partial(partial: &Path) -> Result<File> {
     }
 }
 
+/// Returns the permissions of a file that holds what the file at `original` holds, before the umask.
+fn mode_like(original: &Path) -> u32 {
+    fs::metadata(original).map_or(MODE, |metadata| metadata.mode() & 0o777 | PRIVATE_MODE)
+}
+
 /// Gives `file` the owner, the permissions and the access list of the file at `original`.
 ///
 /// If this process may not set the group or the list, the group gets no permission that others do
@@ -379,19 +383,19 @@ mod tests {
     fn a_new_file_is_there_whole_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new");
-        let abandoned = NewFile::begin_first(&path, "test").unwrap();
+        let abandoned = NewFile::begin_first(&path, "test", &path).unwrap();
         abandoned.write_at(0, b"half").unwrap();
         assert!(dir.path().join("new.test-in-progress").exists() && !path.exists());
         drop(abandoned);
         assert_eq!(names(dir.path()), 0);
 
-        let first = NewFile::begin_first(&path, "test").unwrap();
+        let first = NewFile::begin_first(&path, "test", &path).unwrap();
         first.write_at(0, b"first").unwrap();
         assert!(!path.exists());
         first.publish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
         assert_eq!(names(dir.path()), 1);
-        assert!(matches!(NewFile::begin_first(&path, "test"), Err(Error::Exists { .. })));
+        assert!(matches!(NewFile::begin_first(&path, "test", &path), Err(Error::Exists { .. })));
     }
 
     #[test]
@@ -399,7 +403,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new");
         fs::write(dir.path().join("new.test-in-progress"), b"left half-way").unwrap();
-        let new = NewFile::begin_first(&path, "test").unwrap();
+        let new = NewFile::begin_first(&path, "test", &path).unwrap();
         new.write_at(0, b"whole").unwrap();
         new.publish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
@@ -410,7 +414,7 @@ mod tests {
     fn a_new_file_does_not_replace_one_that_was_faster() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new");
-        let late = NewFile::begin_first(&path, "test").unwrap();
+        let late = NewFile::begin_first(&path, "test", &path).unwrap();
         late.write_at(0, b"late").unwrap();
         fs::write(&path, b"faster").unwrap();
         assert!(matches!(late.publish(), Err(Error::Exists { .. })));
