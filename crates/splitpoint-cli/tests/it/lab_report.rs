@@ -233,3 +233,36 @@ fn a_study_of_one_table_is_told_with_its_bars_and_without_control_characters() {
     let told = sandbox.run(&["lab", "report", "hostile.json"]);
     assert_eq!((told.exit, told.text()), (0, text.replace("`keys`\n", "`\\u{1b}[31mkeys`\n")));
 }
+
+/// `-` is standard output for each of the options, which has room for one of them.
+#[test]
+fn one_document_goes_to_standard_output() {
+    let sandbox = Sandbox::new();
+    sandbox.write("keys", b"one\ntwo\n");
+    let run = |more: &[&str]| {
+        let of = ["lab", "hash", "keys", "--hash", "dbm", "--no-times"];
+        sandbox.run(&[&of, more].concat())
+    };
+    let printed = run(&["--json", "-"]);
+    assert_eq!(printed.stderr, "");
+    assert_eq!(printed.json()["reports"], run(&["--json"]).json()["reports"]);
+    assert!(!sandbox.path("-").exists());
+    let sizes = sandbox.run(&["lab", "tables", "--memory", "512M", "--json", "-"]);
+    assert!(sizes.json()["tables"].is_array());
+    for (options, first, last) in [
+        (&["--html", "-", "--markdown", "-"][..], "--html", "--markdown"),
+        (&["--json", "--html", "-"], "--json", "--html"),
+        (&["--markdown", "-", "--json", "-"], "--json", "--markdown"),
+    ] {
+        let error = format!(
+            "splitpoint: error: standard output has room for {first} or {last}, not for both\n\
+             hint: give one of them a file: {last} FILE\n"
+        );
+        run(options).check(2, "", &error);
+        let tables = ["lab", "tables", "--memory", "512M"];
+        sandbox.run(&[&tables, options].concat()).check(2, "", &error);
+    }
+    let both = run(&["--json", "-", "--markdown", "study.md"]);
+    assert!(both.json()["reports"].is_array());
+    assert!(sandbox.path("study.md").exists());
+}

@@ -95,7 +95,7 @@ impl Saved for ClassicsReport {
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
-    /// Print the study as JSON, or save it to a file for `lab report` and `lab compare`
+    /// Print the study as JSON, or save it to a file for `lab report` and `lab compare`; - prints it
     #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
     #[expect(clippy::option_option, reason = "absent, alone, with a file")]
     json: Option<Option<PathBuf>>,
@@ -125,6 +125,11 @@ impl Rendering<'_> {
         self.path.filter(|path| *path != Path::new("-"))
     }
 
+    /// Returns whether it goes to standard output.
+    fn is_printed(&self) -> bool {
+        self.path == Some(Path::new("-"))
+    }
+
     /// Refuses to replace a file that does not start like this format.
     fn check(&self) -> Result<()> {
         let is_ours = |old: BufReader<File>| {
@@ -139,7 +144,7 @@ impl Rendering<'_> {
 impl Output {
     /// Returns the file given to `--json`, if any.
     pub(super) fn json_file(&self) -> Option<&Path> {
-        self.json.as_ref()?.as_deref()
+        file_of_json(self.json.as_ref())
     }
 
     /// Returns whether one of its options is given.
@@ -154,6 +159,7 @@ impl Output {
 
     /// Fails early if saving the study would fail in the end.
     pub(super) fn check(&self) -> Result<()> {
+        refuse_two_on_stdout(is_printed(self.json.as_ref()), &self.renderings())?;
         self.json_file().map_or(Ok(()), may_replace)?;
         self.renderings().iter().try_for_each(Rendering::check)
     }
@@ -175,13 +181,38 @@ impl Output {
             console.note(format_args!("saved the study to `{}`", path.display()));
         }
         write_renderings(&self.renderings(), study, console)?;
-        if self.json == Some(None) {
+        if is_printed(self.json.as_ref()) {
             return console::print_json(study);
         }
-        match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
+        match self.renderings().iter().find(|form| form.is_printed()) {
             Some(form) => print(&(form.render)(&study.document())),
             None => console::print_styled(&in_words()),
         }
+    }
+}
+
+/// Returns the file given to `--json`, unless it is standard output.
+fn file_of_json(json: Option<&Option<PathBuf>>) -> Option<&Path> {
+    json?.as_deref().filter(|path| *path != Path::new("-"))
+}
+
+/// Returns whether `--json` is given, alone or with `-`, so that JSON goes to standard output.
+fn is_printed(json: Option<&Option<PathBuf>>) -> bool {
+    json.is_some() && file_of_json(json).is_none()
+}
+
+/// Refuses to print more than one document, of which no program could read the first.
+fn refuse_two_on_stdout(is_json_printed: bool, renderings: &[Rendering<'_>]) -> Result<()> {
+    let printed = renderings.iter().filter(|form| form.is_printed()).map(|form| form.option);
+    let options: Vec<&str> =
+        is_json_printed.then_some("--json").into_iter().chain(printed).collect();
+    match options[..] {
+        [first, .., last] => {
+            let message = format!("standard output has room for {first} or {last}, not for both");
+            let hint = format!("give one of them a file: {last} FILE");
+            Err(Failure::new(Exit::Usage, message).hint(hint))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -223,7 +254,7 @@ fn write_renderings(
 /// Where a result goes that `lab report` does not read.
 #[derive(Debug, clap::Args)]
 pub(super) struct PageOutput {
-    /// Print the result as a JSON object, or save it to a file
+    /// Print the result as a JSON object, or save it to a file; - prints it
     #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
     #[expect(clippy::option_option, reason = "absent, alone, with a file")]
     json: Option<Option<PathBuf>>,
@@ -246,7 +277,7 @@ impl PageOutput {
     /// or to pages.
     pub(super) fn is_json_of_several(&self) -> Result<bool> {
         match (&self.json, &self.html, &self.markdown) {
-            (json @ (None | Some(None)), None, None) => Ok(json.is_some()),
+            (json, None, None) if file_of_json(json.as_ref()).is_none() => Ok(json.is_some()),
             _ => Err(Failure::new(Exit::Usage, "a watch has no end that a file could wait for")
                 .hint("without --watch there is one result to save; --json alone prints lines")),
         }
@@ -254,7 +285,8 @@ impl PageOutput {
 
     /// Fails early if saving the result would fail in the end.
     pub(super) fn check(&self) -> Result<()> {
-        if let Some(Some(path)) = &self.json {
+        refuse_two_on_stdout(is_printed(self.json.as_ref()), &self.renderings())?;
+        if let Some(path) = file_of_json(self.json.as_ref()) {
             may_replace_result(path)?;
         }
         self.renderings().iter().try_for_each(Rendering::check)
@@ -262,7 +294,7 @@ impl PageOutput {
 
     /// Prints a result in words, or prints or saves it in another form.
     pub(super) fn deliver(&self, result: &impl Saved, console: Console) -> Result<()> {
-        if let Some(Some(path)) = &self.json {
+        if let Some(path) = file_of_json(self.json.as_ref()) {
             may_replace_result(path)?;
             let mut text = serde_json::to_vec(result).map_err(|error| {
                 Failure::new(Exit::Bug, format!("the result cannot be saved: {error}"))
@@ -272,10 +304,10 @@ impl PageOutput {
             console.note(format_args!("saved the result to `{}`", path.display()));
         }
         write_renderings(&self.renderings(), result, console)?;
-        if self.json == Some(None) {
+        if is_printed(self.json.as_ref()) {
             return console::print_json(result);
         }
-        match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
+        match self.renderings().iter().find(|form| form.is_printed()) {
             Some(form) => print(&(form.render)(&result.document())),
             None => console::print_styled(&result.document().text(&look(false))),
         }
