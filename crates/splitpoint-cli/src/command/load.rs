@@ -255,8 +255,16 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
             let file = shell_word(name.trim_matches('`'));
             ("a gdbm file", format!("convert it to a store: splitpoint convert {file} NEW.spt"))
         }
-        Detected::Foreign(Foreign::Compressed) => {
-            ("compressed", "decompress it into a pipe: zcat FILE.gz | splitpoint load ...".into())
+        Detected::Foreign(Foreign::Compressed(program)) => {
+            let from = if name.starts_with('`') {
+                shell_word(name.trim_matches('`'))
+            } else {
+                "FILE".into()
+            };
+            (
+                "compressed",
+                format!("decompress it into a pipe: {program} {from} | splitpoint load ..."),
+            )
         }
     };
     Err(Failure::new(Exit::Usage, format!("{name} is {what}, not a dump or a list")).hint(hint))

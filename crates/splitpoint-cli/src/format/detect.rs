@@ -22,12 +22,20 @@ pub(crate) enum Foreign {
     Gdbm,
     /// A file of Berkeley DB.
     BerkeleyDb,
-    /// Compressed data.
-    Compressed,
+    /// Compressed data, with the program that prints what it holds.
+    Compressed(&'static str),
 }
 
 /// First bytes of a store.
 const STORE_MAGICS: [&[u8]; 2] = [b"\x89SPLIT\r\n", b"\xcf\x9a\x57\x13SPLT"];
+
+/// First bytes of compressed data, with the program that prints what it holds.
+const COMPRESSED: [(&[u8], &str); 4] = [
+    (&[0x1f, 0x8b], "zcat"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstdcat"),
+    (b"\xfd7zXZ\0", "xzcat"),
+    (b"BZh91AY&SY", "bzcat"),
+];
 
 /// Returns the format of an input that begins with `start`.
 pub(crate) fn detect(start: &[u8]) -> Detected {
@@ -122,10 +130,10 @@ fn detect_foreign(start: &[u8]) -> Option<Foreign> {
     if BERKELEY_MAGICS.iter().any(|magic| start.starts_with(magic) || later.starts_with(magic)) {
         return Some(Foreign::BerkeleyDb);
     }
-    let is_compressed = start.starts_with(&[0x1f, 0x8b])
-        || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
-        || start.starts_with(b"\xfd7zXZ\0");
-    is_compressed.then_some(Foreign::Compressed)
+    COMPRESSED
+        .iter()
+        .find(|(magic, _)| start.starts_with(magic))
+        .map(|(_, program)| Foreign::Compressed(program))
 }
 
 #[cfg(test)]
@@ -172,7 +180,10 @@ mod tests {
             (b"\xcf\x9a\x57\x13SPLT\x01", Foreign::Store),
             (b"\xcf\x9a\x57\x13\0\0", Foreign::Gdbm),
             (b"\0\0\0\0\x01\0\0\0\0\0\0\0\x61\x15\x06\0", Foreign::BerkeleyDb),
-            (b"\x1f\x8b\x08", Foreign::Compressed),
+            (b"\x1f\x8b\x08", Foreign::Compressed("zcat")),
+            (b"\x28\xb5\x2f\xfd\x04", Foreign::Compressed("zstdcat")),
+            (b"\xfd7zXZ\0\0", Foreign::Compressed("xzcat")),
+            (b"BZh91AY&SY\xc0", Foreign::Compressed("bzcat")),
         ] {
             assert_eq!(detect(start), Detected::Foreign(foreign));
         }

@@ -275,3 +275,25 @@ fn an_interrupted_run_gives_a_partial_report_that_says_so() {
     let reports = study["reports"].as_array().expect("reports");
     assert!(!reports.is_empty() && reports.len() < 10_000, "{}", reports.len());
 }
+
+#[test]
+fn compressed_keys_are_refused_with_the_program_that_reads_them() {
+    let sandbox = Sandbox::new();
+    for (name, start, program) in [
+        ("k.gz", &b"\x1f\x8b\x08\0 and so on"[..], "zcat"),
+        ("k.zst", b"\x28\xb5\x2f\xfd\x04\x58\x41\0\0", "zstdcat"),
+        ("k.xz", b"\xfd7zXZ\0 and so on", "xzcat"),
+        ("k.bz2", b"BZh91AY&SY and so on", "bzcat"),
+    ] {
+        sandbox.write(name, start);
+        let error = |file: &str, from: &str| {
+            format!(
+                "splitpoint: error: `{file}`: it is compressed, for {program}\n\
+                 hint: decompress it into a pipe: {program} {from} | splitpoint lab ... -\n"
+            )
+        };
+        sandbox.run(&["lab", "table", name, "--hash", "dbm"]).check(2, "", &error(name, name));
+        let piped = sandbox.run_with(&["lab", "table", "-", "--hash", "dbm"], start);
+        piped.check(2, "", &error("-", "FILE"));
+    }
+}

@@ -84,7 +84,14 @@ fn load_names_files_that_are_not_dumps() {
         2,
         "",
         "splitpoint: error: standard input is compressed, not a dump or a list\n\
-         hint: decompress it into a pipe: zcat FILE.gz | splitpoint load ...\n",
+         hint: decompress it into a pipe: zcat FILE | splitpoint load ...\n",
+    );
+    sandbox.write("keys.zst", b"\x28\xb5\x2f\xfd\x04\x58\x41\0\0");
+    sandbox.run(&["load", "a.spt", "keys.zst"]).check(
+        2,
+        "",
+        "splitpoint: error: `keys.zst` is compressed, not a dump or a list\n\
+         hint: decompress it into a pipe: zstdcat keys.zst | splitpoint load ...\n",
     );
     assert!(!sandbox.path("a.spt").exists());
 }

@@ -1,7 +1,7 @@
 //! The keys that the lab measures: where they are and how to read them.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -309,10 +309,14 @@ fn hint(path: &Path, error: &ReadError) -> String {
     let file = shell_word(&path.to_string_lossy());
     match error {
         ReadError::Malformed { place: Place::Whole, reason } if reason == IS_STORE => {
-            format!("to measure its keys: splitpoint lab ... {file} --keys store")
+            let from = if path == Path::new("-") { "FILE" } else { &file };
+            format!("to measure its keys: splitpoint lab ... {from} --keys store")
         }
-        ReadError::Malformed { place: Place::Whole, reason } if reason == IS_COMPRESSED => {
-            format!("decompress it into a pipe: zcat {file} | splitpoint lab ... -")
+        ReadError::Malformed { place: Place::Whole, reason }
+            if let Some(program) = reason.strip_prefix(IS_COMPRESSED) =>
+        {
+            let from = if path == Path::new("-") { "FILE" } else { &file };
+            format!("decompress it into a pipe: {program} {from} | splitpoint lab ... -")
         }
         _ => {
             "set the format of the keys with --keys, and the meaning of text with --as".to_string()
@@ -355,7 +359,8 @@ fn missing_file(taken: Option<&Path>) -> Failure {
 }
 
 const IS_STORE: &str = "it is a store";
-const IS_COMPRESSED: &str = "it is compressed";
+/// Followed by the program that reads it.
+const IS_COMPRESSED: &str = "it is compressed, for ";
 
 /// Bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -368,20 +373,27 @@ struct FileSource {
 
 impl KeySource for FileSource {
     fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError> {
-        let mut input = BufReader::with_capacity(BUFFER_BYTES, File::open(&self.path)?);
-        if self.format.is_text() {
-            let whole = |reason: &str| {
-                let reason = reason.to_string();
-                Err(ReadError::Malformed { place: Place::Whole, reason })
-            };
-            match detect(input.fill_buf()?) {
-                Detected::Foreign(Foreign::Store) => return whole(IS_STORE),
-                Detected::Foreign(Foreign::Compressed) => return whole(IS_COMPRESSED),
-                _ => {}
-            }
-        }
-        reader(input, &self.format)
+        read_keys(File::open(&self.path)?, &self.format)
     }
+}
+
+/// Reads keys, and refuses text that is a store or compressed.
+fn read_keys<'a>(
+    input: impl Read + Send + 'a,
+    format: &KeyFormat,
+) -> Result<Box<dyn KeyInput + Send + 'a>, ReadError> {
+    let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
+    if format.is_text() {
+        let whole = |reason: String| Err(ReadError::Malformed { place: Place::Whole, reason });
+        match detect(input.fill_buf()?) {
+            Detected::Foreign(Foreign::Store) => return whole(IS_STORE.to_string()),
+            Detected::Foreign(Foreign::Compressed(program)) => {
+                return whole(format!("{IS_COMPRESSED}{program}"));
+            }
+            _ => {}
+        }
+    }
+    reader(input, format)
 }
 
 /// Returns whether the file can be read more than once, unlike standard input and other pipes.
@@ -401,13 +413,8 @@ impl KeySource for PipeSource {
     fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError> {
         let spilled = self.spilled.lock().unwrap_or_else(PoisonError::into_inner);
         match &*spilled {
-            None if self.path == Path::new("-") => {
-                reader(BufReader::with_capacity(BUFFER_BYTES, io::stdin()), &self.format)
-            }
-            None => {
-                let input = File::open(&self.path)?;
-                reader(BufReader::with_capacity(BUFFER_BYTES, input), &self.format)
-            }
+            None if self.path == Path::new("-") => read_keys(io::stdin(), &self.format),
+            None => read_keys(File::open(&self.path)?, &self.format),
             Some(file) => {
                 // One pass at a time, because all passes share the position.
                 let mut file = file.try_clone()?;
