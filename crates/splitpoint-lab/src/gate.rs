@@ -45,8 +45,12 @@ impl Limits {
     pub fn check(&self, report: &Report) -> Vec<Gate> {
         let collisions = report.collisions.first().map_or(0, |found| found.pair_count);
         let count = |limit: Option<u64>| limit.map(|limit| limit as f64);
-        let subject =
-            format!("{}, {}, {} buckets", report.hash, report.reduction, report.bucket_count);
+        // Without commas, since `--json` has the name too.
+        let buckets = match report.bucket_count {
+            1 => "1 bucket".to_string(),
+            count => format!("{count} buckets"),
+        };
+        let subject = format!("{}, {}, {buckets}", report.hash, report.reduction);
         let figures = [
             ("cost of a hit", Bound::AtMost, self.cost_max, report.cost_ratio),
             (

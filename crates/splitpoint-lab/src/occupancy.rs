@@ -190,13 +190,23 @@ impl Occupancy {
 
     /// Returns the probability that an ideal hash spreads the keys as unevenly or more so.
     ///
-    /// It uses the number of pairs where an ideal hash gives few, else [`Self::chi_square`].
+    /// It uses the number of pairs where an ideal hash gives few, else [`Self::chi_square`]. Both
+    /// are approximations, which a few keys in one bucket take far below the truth; so it is at least
+    /// [`Self::one_bucket_p`].
     pub fn spread_p(&self) -> f64 {
-        match self.chi_square() {
+        let p = match self.chi_square() {
             Some(chi_square) if self.pair_count_ideal() >= PAIRS_FEW => chi_square.p,
             Some(_) => self.pair_p(),
             None => 1.0,
-        }
+        };
+        p.max(self.one_bucket_p())
+    }
+
+    /// Returns the probability that an ideal hash puts all keys into one bucket, the most uneven
+    /// spread: `m^(1 - n)`, and more where the buckets have unequal chances.
+    fn one_bucket_p(&self) -> f64 {
+        let further_keys = self.key_count.saturating_sub(1) as f64;
+        (self.bucket_count.max(1) as f64).powf(-further_keys)
     }
 
     /// Returns the probability that an ideal hash spreads the keys as evenly or more so.

@@ -31,6 +31,43 @@ fn a_table_says_what_is_to_blame_and_what_to_do() {
     assert!(fits.contains("\nIndistinguishable from an ideal hash at 4,096"), "{fits}");
 }
 
+/// Few keys: chance puts all of six into one of eight buckets once in 8^5, and no verdict is harder.
+#[test]
+fn keys_too_few_to_show_anything_are_said_to_be() {
+    let sandbox = Sandbox::new();
+    let run = |key_count: usize| {
+        let keys: Vec<String> = (0..key_count).map(|n| format!("key {n}\n")).collect();
+        let keys = keys.concat();
+        sandbox.write("keys", keys.as_bytes());
+        sandbox.write("hashes", "0x0\n".repeat(key_count).as_bytes());
+        sandbox.run(&["lab", "table", "keys", "--hashes", "hashes"]).text()
+    };
+    let one = run(1);
+    assert!(one.contains("an ideal hash at 1 bucket (p = 1.000 over 2 tests)"), "{one}");
+    assert!(one.contains("\nThe only class of sizes is within the band."), "{one}");
+    for (key_count, p) in [(1, "1.000"), (4, "0.031"), (6, "6e-5"), (7, "8e-6")] {
+        let text = run(key_count);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&format!("(p = {p} over 2 tests)")), "{text}");
+        assert!(words.contains("cannot show that a function is bad: even if all were in one"));
+        assert!(text.contains("\nVerdict\nfits: "), "{text}");
+    }
+    let eight = run(8);
+    assert!(eight.contains("\nVerdict\nworse: "), "{eight}");
+    assert!(!eight.contains("cannot show"), "{eight}");
+}
+
+/// A row of the tests has no room for the hashes that keys share.
+#[test]
+fn the_rows_of_the_tests_fit_into_80_columns() {
+    let sandbox = with_keys();
+    let hashes: Vec<String> = (0..3000_u64).map(|n| format!("{:#x}\n", n << 40)).collect();
+    sandbox.write("hashes", hashes.concat().as_bytes());
+    let text = sandbox.run(&["lab", "table", "keys", "--hashes", "hashes"]).text();
+    assert!(text.contains("\nHashes that keys share, low 32 bits: `0x0`\n"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
 #[test]
 fn a_trace_of_lookups_is_weighed() {
     let sandbox = with_keys();

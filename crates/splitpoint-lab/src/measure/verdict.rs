@@ -221,34 +221,42 @@ impl Report {
         self.evidence().judge()
     }
 
+    /// Returns whether so few keys can show no function to be worse: chance explains even that all of
+    /// them are in one bucket.
+    pub(crate) fn has_too_few_keys(&self) -> bool {
+        let further_keys = self.key_count.saturating_sub(1) as f64;
+        let bits = further_keys * (self.bucket_count.max(1) as f64).log2();
+        bits < FAILURE_BITS + DECIDING_TESTS.log2()
+    }
+
     pub(crate) fn put_into_words(&self) -> Words {
         Words { verdict: self.verdict_in_words(), blame: self.blamed(), advice: self.advice() }
     }
 
     fn verdict_in_words(&self) -> String {
-        let (evidence, buckets) = (self.evidence(), grouped(self.bucket_count));
+        let (evidence, buckets) = (self.evidence(), counted(self.bucket_count, "bucket"));
         let tests = |p: f64| format!("{} over {DECIDING_TESTS} tests", p_is(p));
         let (worse, structured) = (tests(evidence.worse_p), tests(evidence.structured_p));
         match self.verdict {
             Verdict::Fits => {
-                format!("fits: indistinguishable from an ideal hash at {buckets} buckets ({worse})")
+                format!("fits: indistinguishable from an ideal hash at {buckets} ({worse})")
             }
             Verdict::Structured if evidence.is_too_even() => {
                 format!(
-                    "structured at {buckets} buckets: the keys are spread more evenly than by \
+                    "structured at {buckets}: the keys are spread more evenly than by \
                      chance ({structured}); they have a structure, the hash keeps it, and this \
                      will not survive other keys"
                 )
             }
             Verdict::Structured => {
                 format!(
-                    "structured at {buckets} buckets: a hit costs no more than with an ideal hash, \
+                    "structured at {buckets}: a hit costs no more than with an ideal hash, \
                      but the sizes of the buckets are not those of chance ({structured}); this \
                      will not survive other keys"
                 )
             }
             Verdict::Worse { cost_ratio } => format!(
-                "{} by x{} at {buckets} buckets: a hit looks at {} keys, with an ideal hash at \
+                "{} by x{} at {buckets}: a hit looks at {} keys, with an ideal hash at \
                  {:.2}, and the fullest bucket holds {}, ideally {:.1} ({worse})",
                 self.verdict.grade().word(),
                 fixed(cost_ratio, 2),

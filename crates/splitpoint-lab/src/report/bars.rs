@@ -38,6 +38,7 @@ fn in_words(noun: &str, classes: &[SizeClass]) -> String {
     let worst = classes.iter().max_by(|one, other| one.z().abs().total_cmp(&other.z().abs()));
     let Some(worst) = worst else { return "There are no buckets.".to_string() };
     let heading = match outside {
+        0 if classes.len() == 1 => "The only class of sizes is within the band.".to_string(),
         0 => format!("All {} classes of sizes are within the band.", classes.len()),
         1 => format!("1 of {} classes of sizes is outside the band.", classes.len()),
         _ => format!("{outside} of {} classes of sizes are outside the band.", classes.len()),

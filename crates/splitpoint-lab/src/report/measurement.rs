@@ -87,6 +87,7 @@ fn body(id: &str, report: &Report, has_sizes: bool) -> Vec<Block> {
         Block::Pair(vec![costs(report), percentiles(report)]),
         Block::Table(statistics(report)),
     ];
+    blocks.extend(shared_hashes(report));
     blocks.extend(bits(report));
     blocks.extend(tables.into_iter().filter(|table| !table.is_empty()).map(Block::Table));
     blocks.extend(probing_notes(report));
@@ -278,11 +279,6 @@ fn statistics(report: &Report) -> Table {
             found =
                 format!("{found}; each stands for {stands_for}, as so many hashes were sampled");
         }
-        if !collisions.shared.is_empty() && collisions.examples.is_empty() {
-            let shared: Vec<String> =
-                collisions.shared.iter().map(|value| format!("{value:#x}")).collect();
-            found = format!("{found}; hashes that keys share: {}", shared.join(", "));
-        }
         let name = format!("equal hashes, {} bits", collisions.window);
         push(&name, found, collisions.p);
     }
@@ -310,6 +306,17 @@ fn equal_hashes(report: &Report) -> Table {
         table.push(cells![format!("{:#x}", equal.hash), keys]);
     }
     table
+}
+
+/// Hashes that keys share, where no keys are known as examples. A row of the tests has no room for them.
+fn shared_hashes(report: &Report) -> impl Iterator<Item = Block> {
+    let found = report.collisions.iter();
+    found.filter(|it| !it.shared.is_empty() && it.examples.is_empty()).map(|collisions| {
+        let shared: Vec<String> =
+            collisions.shared.iter().map(|value| format!("{value:#x}")).collect();
+        let words = format!("Hashes that keys share, {} bits: ", collisions.window);
+        Block::Prose(Line::from(words).then(Line::code(shared.join(", "))))
+    })
 }
 
 /// Bits that no key or every key sets.

@@ -48,6 +48,15 @@ pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
             blocks.push(Block::Beside(words, Box::new(evidence::figure(entries))));
         }
     }
+    let few = study.reports.iter().filter(|report| report.has_too_few_keys());
+    if let Some(most) = few.max_by_key(|report| report.key_count) {
+        blocks.push(Block::Warning(Line::from(format!(
+            "{} in {} cannot show that a function is bad: even if all were in one bucket, chance \
+             would explain it. Measure more keys.",
+            counted(most.key_count, "key"),
+            counted(most.bucket_count, "bucket")
+        ))));
+    }
     let count = study.keys.carriage_return_count;
     if count > 0 {
         blocks.push(Block::Warning(Line::from(format!(
