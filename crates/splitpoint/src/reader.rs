@@ -141,6 +141,12 @@ impl Reader {
         }
     }
 
+    /// Pins like [`pin`](Self::pin), or returns an error without a wait if somebody has the file for himself.
+    pub(crate) fn pin_at_once(&self, region: &Region) -> Result<Pin<'_>> {
+        let pinned = self.seat(region)?.pin();
+        pinned.map_err(|source| io_error("lock a byte of", region.storage().path(), source))
+    }
+
     /// Pins everything that slots hold from now on.
     pub(crate) fn pin(&self, region: &Region) -> Result<Pin<'_>> {
         let mut seat = self.seat(region)?;

@@ -52,6 +52,7 @@ use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
 use crate::storage::reader_table::{Left, TurnWord, write_left, write_turn};
+use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
 /// How often the list of what is not durable is made anew while others sync.
@@ -520,19 +521,26 @@ impl Store {
 
     /// Returns which ranges of the file may not be durable, and up to which log sequence number the
     /// changes in them go.
+    ///
+    /// A handle that locks nothing between its calls keeps out nobody here: another one may open the store, move
+    /// what the log leads to, and cut the file. So the log is read under a pin, from before the commit is loaded.
+    /// Where somebody has the file for himself there is none, and nothing is read.
     fn unsynced_by_turns(&self) -> Result<(Vec<UnsyncedRange>, u64)> {
         let live = self.region.live();
-        for _ in 0..LOOKS {
+        let pin = self.reader.as_ref().map(|reader| reader.pin_at_once(&self.region)).transpose();
+        let looks = if pin.is_ok() { LOOKS } else { 0 };
+        for _ in 0..looks {
             self.region.see_size()?;
             let durable_lsn = live.durable_lsn();
             let (lsn, state) = live.committed();
             if durable_lsn >= lsn && lsn > 0 {
                 return Ok((Vec::new(), lsn));
             }
+            meanwhile::at(Point::SyncBegun);
             let (segment_offset, offset) = (state.tail_segment, state.tail_offset);
             let end = LogPosition { segment_offset, offset, lsn };
             let ranges = self.ranges_between(durable_lsn, end);
-            // A sync of another handle meanwhile gives space free, in which this may have looked.
+            // Whoever had synced before the pin may have given back what is older than that.
             if live.durable_lsn() == durable_lsn
                 && let Ok(Some(ranges)) = ranges
             {
@@ -543,6 +551,8 @@ impl Store {
             }
         }
         let (lsn, _) = live.committed();
+        // After the commit, for which another handle may have extended the file.
+        self.region.see_size()?;
         let whole = UnsyncedRange { offset: 0, bytes: self.region.view.file_bytes() };
         Ok((vec![whole], lsn))
     }
@@ -723,6 +733,7 @@ impl Default for Turn {
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt as _;
+    use std::path::Path;
 
     use super::*;
     use crate::format::{
@@ -758,6 +769,91 @@ mod tests {
             assert!((0..100).any(|_| goes_on(true)), "one of them takes less than a second");
             assert!(!goes_on(false));
         }
+    }
+
+    /// Has `meanwhile` change the file while a handle that locks nothing between its calls looks what its sync has
+    /// to cover, at the end of a long file, and returns whether the file is shorter afterwards.
+    fn is_cut_under_a_sync(meanwhile: impl Fn(&Path) + 'static) -> bool {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a");
+        let options = Options::new().sharing(Sharing::PerCall).durability(Durability::Buffered);
+        let db = options.open(&path).expect("a new store");
+        for i in 0..5_000_u32 {
+            db.put(i.to_le_bytes(), [7; 1000]).expect("there is room");
+        }
+        db.sync().expect("nothing fails");
+        db.put("last", "value").expect("there is room");
+        let bytes = || path.metadata().expect("it is there").len();
+        let before = bytes();
+        let of_other = path.clone();
+        let at = move |point| {
+            if point == Point::SyncBegun {
+                meanwhile(&of_other);
+            }
+        };
+        meanwhile::with(at, || db.sync()).expect("nothing fails");
+        assert!(db.contains("last").expect("it can be read"));
+        db.put("later", "value").expect("there is room");
+        db.close().expect("nothing fails");
+        assert!(options.open(&path).expect("it opens").check().expect("it is read").is_clean());
+        bytes() < before
+    }
+
+    /// Behind the new end of the file the mapping answers with a signal.
+    #[test]
+    fn nobody_cuts_the_file_while_a_sync_by_turns_reads_the_log() {
+        let empty = |path: &Path| {
+            let db = Options::new().sharing(Sharing::OneWriter).open(path).expect("it opens");
+            for i in 0..5_000_u32 {
+                db.delete(i.to_le_bytes()).expect("there is room");
+            }
+            db.maintain(u64::MAX).expect("there is room");
+            db.close().expect("nothing fails");
+        };
+        assert!(!is_cut_under_a_sync(empty));
+    }
+
+    /// A handle that has the file for itself lets nobody pin. It changes the file behind the look all the same.
+    #[test]
+    fn a_sync_beside_one_that_has_the_file_for_itself_covers_the_whole_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let options = Options::new().durability(Durability::Buffered).lock_timeout(Duration::ZERO);
+        let db = options.clone().sharing(Sharing::PerCall).open(&path).unwrap();
+        db.put("key", "value").unwrap();
+        db.sync().unwrap();
+        db.put("other", "value").unwrap();
+        let alone = options.sharing(Sharing::Exclusive).open(&path).unwrap();
+        alone.put("large", vec![7; 3 << 20]).unwrap();
+        let (ranges, lsn) = db.store().unsynced_by_turns().unwrap();
+        let bytes = path.metadata().unwrap().len();
+        assert_eq!(ranges, [UnsyncedRange { offset: 0, bytes }]);
+        assert_eq!(lsn, alone.store().lock().unwrap().log.position().lsn);
+        db.sync().unwrap();
+        alone.close().unwrap();
+        assert_eq!(db.get("other").unwrap().unwrap(), "value");
+    }
+
+    /// Nothing of a new store is known to be durable, so its first sync covers the file.
+    #[test]
+    fn a_sync_of_the_whole_file_covers_what_another_handle_extends_it_by_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let options = Options::new().sharing(Sharing::Shared).durability(Durability::Buffered);
+        let (db, other) = (options.open(&path).unwrap(), options.open(&path).unwrap());
+        db.put("key", "value").unwrap();
+        assert_eq!(db.store().region.live().durable_lsn(), 0);
+        let before = path.metadata().unwrap().len();
+        let extend = move |point| {
+            if point == Point::SyncBegun {
+                other.put("large", vec![7; 3 << 20]).unwrap();
+            }
+        };
+        let (ranges, lsn) = meanwhile::with(extend, || db.store().unsynced_by_turns()).unwrap();
+        let bytes = path.metadata().unwrap().len();
+        assert!(bytes > before);
+        assert_eq!(lsn, db.store().region.live().committed().0);
+        assert_eq!(ranges, [UnsyncedRange { offset: 0, bytes }]);
     }
 
     /// Somebody cuts the file to nothing, and makes a store in it again, while another handle rests.

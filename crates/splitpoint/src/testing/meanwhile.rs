@@ -18,6 +18,8 @@ pub(crate) enum Point {
     ListMade,
     /// A handle has the list of its own last turn; the commit is not loaded.
     ListKnown,
+    /// A sync by turns has loaded the commit, and has not read the log.
+    SyncBegun,
 }
 
 /// Lets happen what a test has asked for.
