@@ -52,7 +52,8 @@ mod switch {
     pub(crate) fn with<T>(change: impl FnMut(Point) + 'static, what: impl FnOnce() -> T) -> T {
         CHANGE.set(Some(Box::new(change)));
         let result = what();
-        CHANGE.set(None);
+        // A handle that the change has is closed by its drop, and comes to points too.
+        drop(CHANGE.take());
         result
     }
 }
