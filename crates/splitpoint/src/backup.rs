@@ -12,14 +12,16 @@
 //! ```
 //!
 //! Bytes of the log before the last commit never change, so the log up to some commit *is* a snapshot
-//! of the store, and copying it needs no lock: not the mutex of a handle, not one of the file. The
+//! of the store, and copying it keeps out nobody: neither a thread that wants the mutex of a handle nor a writer of the file. The
 //! segments are copied to the offsets they have, because
 //! checksums and addresses depend on them; the tail is cut behind the commit. The index is left
 //! out and built again from the copied log.
 //!
 //! The handle of an open store pins the log, which it may begin to compact meanwhile. Without a handle
-//! nothing is pinned: so both superblocks say that a store is compacted before any of its log is given
-//! away, and a copy counts only if they do not say so after the last byte was read.
+//! a byte of the file is locked, as by a reader without a place: no writer cuts the file, for a read behind its
+//! end is a signal. A writer that lets no reader in uses space again all the same. So both superblocks say that a
+//! store is compacted before any of its log is given away, and a copy counts only if they do not say so after
+//! the last byte was read.
 //!
 //! # A store that was compacted
 //!
@@ -286,6 +288,8 @@ impl<'a> Backup<'a> {
             return finish(new, snapshot, copied, &options, progress);
         }
         let source = self.open_source()?;
+        // Nobody cuts the file before its log is copied.
+        let reading = source.observer.begin_reading();
         let superblock = read_superblock(source.region.storage())?;
         let options = options_for(&superblock, self.hash.as_ref())?;
         let new = self.begin(source.region.storage(), dest)?;
@@ -295,7 +299,7 @@ impl<'a> Backup<'a> {
             copy_to_file(region, snapshot, &new, progress)
         })?;
         let Some((snapshot, copied)) = copied else {
-            drop(new);
+            drop((new, reading));
             let store = self.open_compacted(&source)?;
             return self.write_pairs(&store, dest);
         };
@@ -361,10 +365,13 @@ impl<'a> Backup<'a> {
             return stream(&store.region, &kept.snapshot, walked, extents, &mut out, progress);
         }
         let source = self.open_source()?;
+        // As above.
+        let reading = source.observer.begin_reading();
         let progress = &mut self.progress;
         let scanned =
             source.with_snapshot(|region, snapshot| scan_log(region, snapshot, progress))?;
         let Some((snapshot, (walked, extents))) = scanned else {
+            drop(reading);
             let store = self.open_compacted(&source)?;
             return stream_pairs(&store, &mut out, &mut self.progress);
         };

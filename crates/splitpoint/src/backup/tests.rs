@@ -243,3 +243,49 @@ fn a_damaged_record_of_a_compacted_store_is_not_copied() {
     }
     assert!(!copy.exists());
 }
+
+/// Has another handle empty a long store, and close it, while `copy` reads its log without a lock; returns whether
+/// the file is shorter then.
+fn is_cut_under_a_copy(sharing: Sharing, copy: impl Fn(Backup<'_>, &Path)) -> bool {
+    let dir = tempfile::tempdir().expect("nothing fails");
+    let (path, dest) = (dir.path().join("a"), dir.path().join("copy"));
+    let options = Options::new().sharing(sharing).durability(crate::Durability::Buffered);
+    let db = options.open(&path).expect("a new store");
+    (0..KEYS).for_each(|i| db.put(key(i), [7; 5000]).expect("there is room"));
+    db.close().expect("nothing fails");
+    let bytes = || path.metadata().expect("it is there").len();
+    let before = bytes();
+    let mut is_emptied = false;
+    let empty = |progress: BackupProgress| {
+        // What is read next is behind the new end.
+        if progress.bytes >= 4 << 20 && !std::mem::replace(&mut is_emptied, true) {
+            let db = options.open(&path).expect("nobody keeps it out");
+            db.clear().expect("there is room");
+            db.maintain(u64::MAX).expect("there is room");
+            db.close().expect("nothing fails");
+        }
+        ControlFlow::Continue(())
+    };
+    copy(Backup::of_file(&path).on_progress(empty), &dest);
+    let is_cut = bytes() < before;
+    let db = options.open(&path).expect("nobody keeps it out");
+    assert!(db.is_empty() && db.check().expect("it is read").is_clean());
+    is_cut
+}
+
+/// Behind the new end of the file the mapping answers with a signal.
+#[test]
+fn nobody_cuts_a_file_whose_log_is_copied_without_a_lock() {
+    let to_file = |backup: Backup<'_>, dest: &Path| {
+        // The copy of a store that was emptied meanwhile, or of what it had before.
+        let _ = backup.write(dest).expect("it is copied");
+    };
+    let to_stream = |backup: Backup<'_>, dest: &Path| {
+        // Space may have been used again under the stream.
+        let _ = backup.write_to(File::create(dest).expect("a new file"));
+    };
+    for sharing in [Sharing::OneWriter, Sharing::Exclusive] {
+        assert!(!is_cut_under_a_copy(sharing, to_file), "{sharing:?}");
+        assert!(!is_cut_under_a_copy(sharing, to_stream), "{sharing:?}");
+    }
+}

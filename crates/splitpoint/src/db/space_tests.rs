@@ -440,6 +440,34 @@ fn free_space_that_the_reserve_lacks_is_not_given_back() {
     assert!(extents.punch_free(0, usize::MAX).0 >= bytes);
 }
 
+/// Neither where it is nor behind the end of the file.
+#[test]
+fn maintenance_does_not_give_back_what_the_reserve_lacks() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    free_warm(&db, &[FOLIO_BYTES], FOLIO_BYTES);
+    let extents = &mut db.store().lock().unwrap().extents;
+    let bytes = 32 * GRANULE_BYTES;
+    extents.set_needs(Needs {
+        segment_bytes: bytes,
+        segment_bytes_min: GRANULE_BYTES,
+        image_bytes: bytes,
+        place_bytes: bytes,
+    });
+    assert_eq!(extents.cool(), 0);
+    let needs = extents.needs().unwrap();
+    extents.end_reserve();
+    assert_eq!(extents.cool(), FOLIO_BYTES);
+    extents.set_needs(needs);
+    let offset = extents.allocate(2 * FOLIO_BYTES, FOLIO_BYTES).unwrap();
+    extents.release_segment(offset..offset + 2 * FOLIO_BYTES);
+    let (end, hole_count) = (extents.space().end(), disk.hole_count());
+    extents.forget_end();
+    assert!(extents.space().end() < end);
+    assert_eq!(disk.hole_count(), hole_count);
+    extents.end_reserve();
+}
+
 /// What a checkpoint lets be freed, the changes after it free; so nothing is too much right after it.
 #[test]
 fn what_changes_free_after_a_checkpoint_is_given_back_without_another() {

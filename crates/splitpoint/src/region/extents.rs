@@ -26,6 +26,7 @@ use crate::piece::{lines_of, piece_of};
 use crate::region::LivePool;
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, Space};
+use crate::storage::neighbours::Neighbours;
 use crate::storage::reader_table::is_glanced_at;
 use crate::storage::{Backing, HUGE_BYTES, Storage, WordMap};
 use crate::testing::meanwhile::{self, Point};
@@ -682,9 +683,10 @@ impl Extents {
         self.giving_back == GivingBack::OwedByClose
     }
 
-    /// Gives the pages of all free granules back to the system, and returns their bytes.
+    /// Gives the pages of all free granules back to the system, and returns their bytes. None while the reserve
+    /// lacks some, which they may become.
     pub(crate) fn cool(&mut self) -> u64 {
-        if self.warm.count > 0 && self.is_left_to_close() {
+        if !self.is_reserve_whole() || self.warm.count > 0 && self.is_left_to_close() {
             return 0;
         }
         let mut bytes_cooled = 0;
@@ -778,14 +780,15 @@ impl Extents {
     }
 
     /// Removes the free granules at the end of the file from the list, so that the next ones are taken
-    /// before them, and gives their pages back to the system.
+    /// before them, and gives their pages back to the system unless the reserve lacks some.
     pub(crate) fn forget_end(&mut self) {
         if !self.space.trim() {
             return;
         }
         self.publish();
+        let is_whole = self.is_reserve_whole();
         for extent in self.warm.split_off(self.space.end()) {
-            if !self.is_left_to_close() && self.punchable(extent) == Some(extent) {
+            if is_whole && !self.is_left_to_close() && self.punchable(extent) == Some(extent) {
                 let (offset, bytes) =
                     (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
                 // What the system does not take goes when the file is cut.
@@ -809,8 +812,10 @@ impl Extents {
     /// the disk may name them.
     pub(crate) fn shrink(&self, is_all: bool) -> Result<()> {
         let end = self.space.end() * GRANULE_BYTES;
-        // Another process may be looking at a piece of the index that was there: a later close does it.
-        let is_looked_at = self.region.pins.is_pinned_elsewhere();
+        // Another process may be looking at a piece of the index that was there, or at the log: a later close does
+        // it.
+        let is_looked_at = self.region.pins.is_pinned_elsewhere()
+            || self.region.storage().neighbours().is_some_and(Neighbours::is_read_by_lock);
         let file_bytes = self.region.storage().file_bytes();
         if end < file_bytes && !is_looked_at {
             if is_glanced_at(self.region.storage()) {

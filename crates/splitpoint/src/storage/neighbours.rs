@@ -181,6 +181,15 @@ impl Neighbours {
         !is_shut && Self::is_open_to_turns(file)
     }
 
+    /// Returns whether anybody reads the file and says so by a lock alone, also beside a handle that lets no
+    /// reader in: a copy is made of its log.
+    pub(crate) fn is_read_by_lock(&self) -> bool {
+        // Nothing is cut off that somebody may look at.
+        let is_locked =
+            |parity| byte_locks::is_locked(&self.file, LockByte::pin(parity)).unwrap_or(true);
+        is_locked(0) || is_locked(1)
+    }
+
     /// Returns whether a reader waits for the place of the writer.
     pub(crate) fn is_turn_asked_for(&self) -> bool {
         let file = self.file.checked();

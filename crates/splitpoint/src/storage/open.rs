@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::Storage;
+use super::byte_locks::{self, LockByte, LockKind};
 use super::failure::io_error;
 use super::holders::{locked, pid_of, refused};
 use super::mapped::Mapped;
@@ -250,7 +251,26 @@ impl Drop for WritersOut<'_> {
     }
 }
 
+/// Has no writer cut the file until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reading<'a>(&'a File);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        // Closing the file would unlock it anyway.
+        let _ = byte_locks::unlock(self.0, LockByte::pin(0));
+    }
+}
+
 impl Observer {
+    /// Pins what is read from now on, as a reader does that has no place: no writer cuts the file, and one that
+    /// lets readers in uses no space again. It need not know of this reader, and keeps nobody out.
+    pub(crate) fn begin_reading(&self) -> Reading<'_> {
+        // Who has locked all of the file lets no writer come.
+        let _ = byte_locks::try_lock(&self.file, LockByte::pin(0), LockKind::Shared);
+        Reading(&self.file)
+    }
+
     /// Locks writers out, or returns `None` if there is one.
     pub(crate) fn keep_writers_out(&self) -> Option<WritersOut<'_>> {
         let is_kept = try_keep_writers_out(&self.file).is_ok_and(|is_kept| is_kept);

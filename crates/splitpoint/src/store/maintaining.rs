@@ -132,6 +132,8 @@ impl Store {
         done.moved_bytes = writer.moved_bytes() - moved_before;
         done.waiting_bytes = writer.waiting_bytes();
         if done.is_done {
+            // What has come free since the last checkpoint may be what the reserve lacks.
+            let _ = self.hold(&mut writer);
             done.returned_bytes = writer.extents.cool();
         }
         Ok(done)
