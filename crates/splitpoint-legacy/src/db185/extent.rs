@@ -55,7 +55,7 @@ pub(crate) fn records_of(key_count: u32) -> Option<u64> {
 }
 
 /// Returns the bitmaps, each with the page that it is on, the first one first.
-fn bitmap_pages(shape: &Shape) -> impl Iterator<Item = (u32, Option<u64>)> {
+pub(super) fn bitmap_pages(shape: &Shape) -> impl Iterator<Item = (u32, Option<u64>)> {
     (0..shape.bitmap_count()).map(|bitmap| {
         let addr = OverflowAddr(shape.bitmaps[bitmap as usize]);
         let page = shape.overflow_index(addr).and_then(|_| shape.overflow_page(addr));

@@ -20,6 +20,7 @@ use splitpoint::hash::HashFunction;
 use splitpoint::{Error, Result};
 
 use super::addresses::{OverflowAddr, POSITION_MASK, SPLIT_POINTS, Shape, clog2};
+use super::extent::bitmap_pages;
 use super::header::{FILL_FACTOR_UNDECIDED, Header, PAGE_BYTES_MAX};
 use super::overflow::Overflow;
 use super::page::{After, BigRole, Page};
@@ -65,8 +66,7 @@ pub(super) fn examine(source: &Source) -> Result<Option<Found>> {
             (None, vec![Fault::new("magic number and version", 0, 0x0006_1561_0000_0002, found)])
         }
     };
-    let said = header.as_ref().map(layout_of);
-    let Some((page_bytes, order)) = page_layout(source, said, least)? else {
+    let Some((page_bytes, order)) = page_layout(source, header.as_ref(), least)? else {
         // With only empty pages, there is nothing but the header.
         let hash = Some(HashFunction::x33());
         return Ok(header.map(|header| Found { header, hash, faults, has_addresses: true }));
@@ -142,38 +142,50 @@ fn header_of(shape: Shape, byte_order: ByteOrder) -> Header {
     }
 }
 
-/// Finds page size and byte order: the smallest pages of which nearly as many are well-formed as
-/// with any other size. It keeps those of the header unless others fit much better.
+/// Finds page size and byte order: those of the header, unless more than twice as many pages are well-formed
+/// with others. Without a header the smallest pages of which nearly as many are well-formed as with any other
+/// size: in a small file, most of what is well-formed is also with pages of twice the size.
 fn page_layout(
     source: &Source,
-    said: Option<(u32, ByteOrder)>,
+    header: Option<&Header>,
     least: u64,
 ) -> Result<Option<(u32, ByteOrder)>> {
+    let said = header.map(layout_of);
     let mut rated = Vec::new();
     for page_bits in 4..=PAGE_BYTES_MAX.ilog2() {
         for order in ByteOrder::ALL {
-            rated
-                .push(((1 << page_bits, order), well_formed_share(source, 1 << page_bits, order)?));
+            let layout = (1 << page_bits, order);
+            let shape = header.filter(|_| said == Some(layout)).map(|header| &header.shape);
+            rated.push((layout, well_formed_share(source, layout, shape)?));
         }
     }
     let best = rated.iter().map(|(_, share)| *share).max().unwrap_or_default();
     if best < least {
         return Ok(None);
     }
-    let is_good = |share: u64| share >= best - best / 5;
-    let mut good = rated.iter().filter(|(_, share)| is_good(*share)).map(|(layout, _)| *layout);
-    let first = good.next();
-    Ok(said.filter(|said| Some(*said) == first || good.any(|layout| layout == *said)).or(first))
+    let is_said = |(layout, share): &&_| said == Some(*layout) && *share >= best / 2;
+    let is_good = |(_, share): &&(_, u64)| *share >= best - best / 5;
+    let found = rated.iter().find(is_said).or_else(|| rated.iter().find(is_good));
+    Ok(found.map(|(layout, _)| *layout))
 }
 
-/// Returns how many thousandths of the pages with anything on them are well-formed.
-fn well_formed_share(source: &Source, page_bytes: u32, order: ByteOrder) -> Result<u64> {
+/// Returns how many thousandths of the pages with anything on them are well-formed. The bitmaps of `shape` do
+/// not count.
+fn well_formed_share(
+    source: &Source,
+    (page_bytes, order): (u32, ByteOrder),
+    shape: Option<&Shape>,
+) -> Result<u64> {
+    let bitmaps: Vec<_> = shape.into_iter().flat_map(bitmap_pages).collect();
     let first = u64::from(Header::pages(page_bytes));
     let count = source.file_bytes().div_ceil(page_bytes.into()).saturating_sub(first);
     let mut bytes = vec![0; page_bytes as usize];
     let (mut used, mut well_formed) = (0_u64, 0_u64);
     let step = count.div_ceil(SAMPLE_PAGES).max(1) as usize;
     for number in (first..first + count).step_by(step) {
+        if bitmaps.iter().any(|(_, page)| *page == Some(number)) {
+            continue;
+        }
         let offset = number * u64::from(page_bytes);
         source.read_at(offset, &mut bytes)?;
         if bytes.iter().any(|&byte| byte != 0) {
