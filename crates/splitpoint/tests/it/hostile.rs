@@ -14,8 +14,8 @@ use splitpoint::{Create, Db, Error, ErrorKind, FileKind, Options, Recovery, Shar
 
 use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{
-    Content, Rng, assert_content, content, is_slow, rounds, seed, tiny, try_content, within,
-    worst_hash,
+    Content, Rng, assert_content, content, is_slow, is_tmpfs, rounds, seed, tiny, try_content,
+    within, worst_hash,
 };
 
 /// A small store with every structure: several segments and sessions, a big record, overflow lines
@@ -144,7 +144,10 @@ fn zeros_that_no_creation_left_are_refused_and_kept() {
         }
         assert_eq!(fs::read(path).unwrap(), vec![0; bytes]);
     }
-    assert!(fs::metadata(&holes).unwrap().blocks() * 512 < bytes as u64, "a hole got blocks");
+    // A look at a hole through a mapping gives it a page there.
+    if !is_tmpfs(dir.path()) {
+        assert!(fs::metadata(&holes).unwrap().blocks() * 512 < bytes as u64, "a hole got blocks");
+    }
 }
 
 #[test]
@@ -162,7 +165,9 @@ fn what_an_interrupted_creation_leaves_becomes_a_store() {
     // Killed while the file system allocated the header.
     let part = dir.path().join("part");
     fs::write(&part, vec![0; 12 << 10]).unwrap();
-    for path in [&reserved, &small, &part] {
+    // It does not tell which blocks were never written.
+    let is_told = !is_tmpfs(dir.path());
+    for path in is_told.then_some(&reserved).into_iter().chain([&small, &part]) {
         let db = Db::open(path).unwrap();
         assert_eq!(db.recovery(), Recovery::Created);
         db.put(b"key", b"value").unwrap();

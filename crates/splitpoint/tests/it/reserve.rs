@@ -229,6 +229,6 @@ fn a_file_has_nothing_that_is_held_back_where_much_is_free() {
     for count in [0, 1, 1000, 6000, 10_000, 40_000] {
         let (bytes, least) = (closed_bytes(&Options::new(), count), closed_bytes(&without, count));
         println!("{count} records: {bytes} bytes, {least} without a reserve");
-        assert_eq!(bytes, least, "{count} records");
+        assert!(bytes <= least, "{count} records: {bytes} bytes, {least} without a reserve");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -24,6 +25,12 @@ pub(crate) fn is_slow() -> bool {
 /// Returns `normal`, or `slow` with `SPLITPOINT_SLOW=1`.
 pub(crate) fn rounds(normal: u64, slow: u64) -> u64 {
     if is_slow() { slow } else { normal }
+}
+
+/// Returns whether a directory is on a tmpfs, which has no blocks that one could ask about.
+pub(crate) fn is_tmpfs(dir: &Path) -> bool {
+    const MAGIC: u64 = 0x0102_1994;
+    rustix::fs::statfs(dir).is_ok_and(|found| found.f_type as u64 == MAGIC)
 }
 
 thread_local! {
