@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::testing::history::{Committed, Writers, check};
 use crate::testing::mutant::{self, Mutant};
@@ -324,10 +324,16 @@ fn histories_of_four_processes_that_are_killed_are_serializable() {
             Killed(command.spawn().unwrap())
         };
         let process_count = 8;
+        let begun = Instant::now();
         let mut running: Vec<Killed> = (1..=4).map(start).collect();
+        let has_said = |i: u32| fs::metadata(said(i)).is_ok_and(|file| file.len() > 0);
+        while !(1..=4).any(has_said) && begun.elapsed() < Duration::from_secs(600) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // In most of which a process begins transactions, however slow the machine is.
+        let span_ms = 60.max(begun.elapsed().as_millis() as u64);
         for i in 5..=process_count + 4 {
-            // With a change of its own now and then, which all of them may read.
-            std::thread::sleep(Duration::from_millis(20 + random.below(60)));
+            std::thread::sleep(Duration::from_millis(20 + random.below(span_ms)));
             let next = random.below(running.len() as u64) as usize;
             let mut dying = running.swap_remove(next);
             let ended = dying.0.try_wait().unwrap();
