@@ -7,7 +7,7 @@ use super::entry::{self, Entry};
 use super::evidence;
 use super::number::{counted, fixed, grouped, percent};
 use crate::document::{Block, Line, shown};
-use crate::measure::{FAILURE_BITS, Grade, Words};
+use crate::measure::{FAILURE_BITS, Grade, Report, Words};
 use crate::study::Study;
 
 /// Names that are listed before the rest are counted.
@@ -48,8 +48,9 @@ pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
             blocks.push(Block::Beside(words, Box::new(evidence::figure(entries))));
         }
     }
-    let few = study.reports.iter().filter(|report| report.has_too_few_keys());
-    if let Some(most) = few.max_by_key(|report| report.key_count) {
+    let has_too_few = study.reports.iter().all(Report::has_too_few_keys);
+    let most = study.reports.iter().max_by_key(|report| report.key_count);
+    if let Some(most) = most.filter(|_| has_too_few) {
         blocks.push(Block::Warning(Line::from(format!(
             "{} in {} cannot show that a function is bad: even if all were in one bucket, chance \
              would explain it. Measure more keys.",
