@@ -57,10 +57,10 @@ fn create_cdb(partial: &Path, mode: u32) -> Result<CdbWriter<BufWriter<File>>, E
     })
 }
 
-/// Returns the permissions of a file that holds what the files at `originals` hold, before the umask:
-/// nobody can read it who could not read each of them.
+/// Returns the permissions of a file that holds what the files at `originals` hold, before the umask: those
+/// that all of them have, as `cp` would give them, and the owner may write.
 pub(super) fn mode_like<'a>(originals: impl Iterator<Item = &'a Path>) -> u32 {
-    let modes = originals.filter_map(|path| fs::metadata(path).ok()).map(|it| it.mode());
+    let modes = originals.map(|path| fs::metadata(path).map_or(0, |metadata| metadata.mode()));
     modes.fold(0o666, |all, mode| all & mode) | 0o600
 }
 

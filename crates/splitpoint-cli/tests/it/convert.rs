@@ -302,7 +302,7 @@ fn a_new_file_gets_the_permissions_of_its_source() {
             &["repair", "words.spt", "-o", "new"],
         ] {
             let outcome = sandbox.run(args);
-            assert!(sandbox.path("new").exists(), "{args:?}: {}", outcome.stderr);
+            assert_eq!(outcome.exit, 0, "{args:?}: {}", outcome.stderr);
             assert_eq!(mode("new"), wanted, "{args:?} of {given:o}");
             std::fs::remove_file(sandbox.path("new")).unwrap();
         }

@@ -246,9 +246,10 @@ fn make_partial(partial: &Path) -> Result<File> {
     }
 }
 
-/// Returns the permissions of a file that holds what the file at `original` holds, before the umask.
+/// Returns the permissions of a file that holds what the file at `original` holds, before the umask, as `cp`
+/// would give them.
 fn mode_like(original: &Path) -> u32 {
-    fs::metadata(original).map_or(MODE, |metadata| metadata.mode() & 0o777 | PRIVATE_MODE)
+    fs::metadata(original).map_or(PRIVATE_MODE, |metadata| metadata.mode() & 0o777 | PRIVATE_MODE)
 }
 
 /// Gives `file` the owner, the permissions and the access list of the file at `original`.
