@@ -12,16 +12,14 @@
 //! ```
 //!
 //! Bytes of the log before the last commit never change, so the log up to some commit *is* a snapshot
-//! of the store, and copying it keeps out nobody: neither a thread that wants the mutex of a handle nor a writer of the file. The
-//! segments are copied to the offsets they have, because
-//! checksums and addresses depend on them; the tail is cut behind the commit. The index is left
-//! out and built again from the copied log.
+//! of the store, and whoever copies it blocks neither the threads of a handle nor a writer in another process.
+//! The segments are copied to the offsets they have, because checksums and addresses depend on them; the tail
+//! is cut behind the commit. The index is left out and built again from the copied log.
 //!
 //! The handle of an open store pins the log, which it may begin to compact meanwhile. Without a handle
-//! a byte of the file is locked, as by a reader without a place: no writer cuts the file, for a read behind its
-//! end is a signal. A writer that lets no reader in uses space again all the same. So both superblocks say that a
-//! store is compacted before any of its log is given away, and a copy counts only if they do not say so after
-//! the last byte was read.
+//! the copy locks a byte of the file while it reads, so that no writer cuts the file: a read behind its end raises
+//! a signal. A writer may use space again all the same. So both superblocks say that a store is compacted before
+//! any of its log is given away, and a copy counts only if they do not say so after the last byte was read.
 //!
 //! # A store that was compacted
 //!
@@ -75,8 +73,9 @@ use crate::pins::Pin;
 use crate::recovery::{open_file, open_storage, resolve_hash};
 use crate::region::{Region, read_superblock, unknown_features};
 use crate::storage::Storage;
+use crate::storage::failure::io_error;
 use crate::storage::new_file::NewFile;
-use crate::storage::open::{Observed, Observer, WritersOut, open_to_observe};
+use crate::storage::open::{Observed, Observer, Reading, WritersOut, open_to_observe};
 use crate::store::{Mark, Store};
 
 /// Bytes written between two calls of the progress function.
@@ -288,8 +287,7 @@ impl<'a> Backup<'a> {
             return finish(new, snapshot, copied, &options, progress);
         }
         let source = self.open_source()?;
-        // Nobody cuts the file before its log is copied.
-        let reading = source.observer.begin_reading();
+        let reading = source.begin_reading()?;
         let superblock = read_superblock(source.region.storage())?;
         let options = options_for(&superblock, self.hash.as_ref())?;
         let new = self.begin(source.region.storage(), dest)?;
@@ -298,8 +296,9 @@ impl<'a> Backup<'a> {
             new.set_bytes(0)?;
             copy_to_file(region, snapshot, &new, progress)
         })?;
+        drop(reading);
         let Some((snapshot, copied)) = copied else {
-            drop((new, reading));
+            drop(new);
             let store = self.open_compacted(&source)?;
             return self.write_pairs(&store, dest);
         };
@@ -365,8 +364,7 @@ impl<'a> Backup<'a> {
             return stream(&store.region, &kept.snapshot, walked, extents, &mut out, progress);
         }
         let source = self.open_source()?;
-        // As above.
-        let reading = source.observer.begin_reading();
+        let reading = source.begin_reading()?;
         let progress = &mut self.progress;
         let scanned =
             source.with_snapshot(|region, snapshot| scan_log(region, snapshot, progress))?;
@@ -475,6 +473,12 @@ impl FileSource {
             return Err(unknown_features(path));
         }
         Ok(Self { region: Region::new(Box::new(storage), false)?, observer })
+    }
+
+    /// Keeps the file from being cut while its log is read.
+    fn begin_reading(&self) -> Result<Reading<'_>> {
+        let path = self.region.storage().path();
+        self.observer.begin_reading().map_err(|source| io_error("lock a byte of", path, source))
     }
 
     /// Calls `copy` with a snapshot of the store, again if the store turns out to have changed its

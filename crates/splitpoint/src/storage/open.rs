@@ -251,7 +251,7 @@ impl Drop for WritersOut<'_> {
     }
 }
 
-/// Has no writer cut the file until it is dropped.
+/// No writer cuts the file until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reading<'a>(&'a File);
 
@@ -263,12 +263,11 @@ impl Drop for Reading<'_> {
 }
 
 impl Observer {
-    /// Pins what is read from now on, as a reader does that has no place: no writer cuts the file, and one that
-    /// lets readers in uses no space again. It need not know of this reader, and keeps nobody out.
-    pub(crate) fn begin_reading(&self) -> Reading<'_> {
-        // Who has locked all of the file lets no writer come.
-        let _ = byte_locks::try_lock(&self.file, LockByte::pin(0), LockKind::Shared);
-        Reading(&self.file)
+    /// Keeps the file from being cut, by the lock of a reader that has no place. Whoever has locked all of the
+    /// file has locked this byte, too, and lets no writer in.
+    pub(crate) fn begin_reading(&self) -> io::Result<Reading<'_>> {
+        byte_locks::try_lock(&self.file, LockByte::pin(0), LockKind::Shared)?;
+        Ok(Reading(&self.file))
     }
 
     /// Locks writers out, or returns `None` if there is one.

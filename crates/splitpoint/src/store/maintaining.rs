@@ -133,8 +133,9 @@ impl Store {
         done.waiting_bytes = writer.waiting_bytes();
         if done.is_done {
             // What has come free since the last checkpoint may be what the reserve lacks.
-            let _ = self.hold(&mut writer);
-            done.returned_bytes = writer.extents.cool();
+            if self.hold(&mut writer).is_ok() {
+                done.returned_bytes = writer.extents.cool();
+            }
         }
         Ok(done)
     }

@@ -522,11 +522,15 @@ impl Store {
     /// Returns which ranges of the file may not be durable, and up to which log sequence number the
     /// changes in them go.
     ///
-    /// A handle that locks nothing between its calls keeps out nobody here: another one may open the store, move
-    /// what the log leads to, and cut the file. So the log is read under a pin, from before the commit is loaded.
-    /// Where somebody has the file for himself there is none, and nothing is read.
+    /// A handle that locks nothing between its calls keeps nobody out here: another one may open the store, move
+    /// what the log leads to, and cut the file. So this reads the log under a pin, which it takes before it loads
+    /// the commit. It gets no pin where somebody has the file for himself, and reads nothing then.
     fn unsynced_by_turns(&self) -> Result<(Vec<UnsyncedRange>, u64)> {
         let live = self.region.live();
+        let (durable_lsn, (lsn, _)) = (live.durable_lsn(), live.committed());
+        if durable_lsn >= lsn && lsn > 0 {
+            return Ok((Vec::new(), lsn));
+        }
         let pin = self.reader.as_ref().map(|reader| reader.pin_at_once(&self.region)).transpose();
         let looks = if pin.is_ok() { LOOKS } else { 0 };
         for _ in 0..looks {
@@ -540,7 +544,7 @@ impl Store {
             let (segment_offset, offset) = (state.tail_segment, state.tail_offset);
             let end = LogPosition { segment_offset, offset, lsn };
             let ranges = self.ranges_between(durable_lsn, end);
-            // Whoever had synced before the pin may have given back what is older than that.
+            // A sync of another handle may have let space be used again in which this has looked.
             if live.durable_lsn() == durable_lsn
                 && let Ok(Some(ranges)) = ranges
             {
@@ -771,8 +775,8 @@ mod tests {
         }
     }
 
-    /// Has `meanwhile` change the file while a handle that locks nothing between its calls looks what its sync has
-    /// to cover, at the end of a long file, and returns whether the file is shorter afterwards.
+    /// Calls `meanwhile` at the moment when a handle that locks nothing between its calls looks up what its sync
+    /// must cover, at the end of a long file; returns whether the file is shorter afterwards.
     fn is_cut_under_a_sync(meanwhile: impl Fn(&Path) + 'static) -> bool {
         let dir = tempfile::tempdir().expect("nothing fails");
         let path = dir.path().join("a");
@@ -830,6 +834,7 @@ mod tests {
         assert_eq!(ranges, [UnsyncedRange { offset: 0, bytes }]);
         assert_eq!(lsn, alone.store().lock().unwrap().log.position().lsn);
         db.sync().unwrap();
+        assert_eq!(db.store().unsynced_by_turns().unwrap(), (Vec::new(), lsn));
         alone.close().unwrap();
         assert_eq!(db.get("other").unwrap().unwrap(), "value");
     }
