@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use crate::Error;
+use crate::number::counted;
 use crate::random::Random;
 use crate::study::{NodeLoad, Slots};
 
@@ -331,20 +332,31 @@ impl Slots {
         }
         let empty = self.nodes.iter().filter(|node| node.key_count == 0).count();
         if empty > 0 {
-            let mut sentence = format!("{empty} of {} nodes hold no key", self.nodes.len());
-            if self.distinct_tag_count < 3 * self.nodes.len() as u64 {
+            let mut sentence = format!(
+                "{empty} of {} nodes {} no key",
+                self.nodes.len(),
+                if empty == 1 { "holds" } else { "hold" }
+            );
+            let tag_count = self.distinct_tag_count;
+            if tag_count < 3 * self.nodes.len() as u64 {
                 let _ = write!(
                     sentence,
-                    ": {} different tags are too few for so many nodes",
-                    self.distinct_tag_count
+                    ": {} {} too few for so many nodes",
+                    counted(tag_count, "different tag"),
+                    if tag_count == 1 { "is" } else { "are" }
                 );
             }
             advice.push(sentence);
         }
         if self.unlisted_count > 0 {
             advice.push(format!(
-                "there were too many tags to remember: {} keys count as having one of their own",
-                self.unlisted_count
+                "there were too many tags to remember: {} {} own",
+                counted(self.unlisted_count, "key"),
+                if self.unlisted_count == 1 {
+                    "counts as having one of its"
+                } else {
+                    "count as having one of their"
+                }
             ));
         }
         advice
@@ -470,6 +482,16 @@ mod tests {
         assert!(slots.p < UNEVEN_P, "{slots:?}");
         assert!(slots.advice()[0].starts_with("less even than chance"), "{:?}", slots.advice());
         assert!(slots.advice().iter().any(|line| line == "2 of 3 nodes hold no key"));
+        let on_two =
+            (0..20_000).map(|n| format!("k{n}")).filter(|key| slot_of(key.as_bytes()) < 10_922);
+        let slots = counts(on_two).slots(3).unwrap();
+        assert!(slots.advice().iter().any(|line| line == "1 of 3 nodes holds no key"));
+        let one = Slots { unlisted_count: 1, ..counts(["k".to_owned()]).slots(2).unwrap() };
+        let advice = one.advice();
+        let few = "1 of 2 nodes holds no key: 1 different tag is too few for so many nodes";
+        assert!(advice.iter().any(|line| line == few), "{advice:?}");
+        let many = "there were too many tags to remember: 1 key counts as having one of its own";
+        assert!(advice.iter().any(|line| line == many), "{advice:?}");
     }
 
     /// Random tags of equal weight: the p values of 100 sets are spread over 0 to 1.

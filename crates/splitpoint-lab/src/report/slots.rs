@@ -26,9 +26,9 @@ pub(super) fn section(slots: &Slots) -> Vec<Block> {
         expected(slots.used_slot_ideal)
     );
     let tags = format!(
-        "{} with a tag; {} different tags, a key without one being its own",
+        "{} with a tag; {}, a key without one being its own",
         counted(slots.tagged_count, "key"),
-        grouped(slots.distinct_tag_count)
+        counted(slots.distinct_tag_count, "different tag")
     );
     let mut blocks = vec![
         Block::List("", advice),
