@@ -230,6 +230,8 @@ fn what_is_no_trace_or_cut_off_is_refused() {
         "{}",
         outcome.stderr
     );
+    let hint = "hint: the file is damaged or cut off; replay another copy of it";
+    assert!(outcome.stderr.contains(hint), "{}", outcome.stderr);
     let outcome = sandbox.run(&["lab", "replay", "nothing.kct"]);
     assert!(outcome.stderr.contains("cannot read `nothing.kct`"), "{}", outcome.stderr);
     std::fs::create_dir(sandbox.path("empty")).unwrap();

@@ -69,6 +69,8 @@ pub struct TraceError {
     pub line_number: u64,
     /// What is wrong with it.
     pub reason: String,
+    /// The line cannot be read: the system refused, or the compressed data is damaged.
+    pub is_unreadable: bool,
 }
 
 impl fmt::Display for TraceError {

@@ -158,7 +158,7 @@ impl<R: BufRead> Trace<R> {
 
     /// Returns an error of the line that was read last.
     pub(crate) fn error(&self, reason: impl Into<String>) -> TraceError {
-        TraceError { line_number: self.line_number, reason: reason.into() }
+        TraceError { line_number: self.line_number, reason: reason.into(), is_unreadable: false }
     }
 
     /// Reads a line without its end, and returns whether there was one.
@@ -167,7 +167,10 @@ impl<R: BufRead> Trace<R> {
         self.line_number += 1;
         let limit = LINE_BYTES_MAX + 1;
         let read = self.input.by_ref().take(limit).read_until(b'\n', &mut self.line);
-        let bytes = read.map_err(|error| self.error(format!("cannot be read: {error}")))?;
+        let bytes = read.map_err(|error| TraceError {
+            is_unreadable: true,
+            ..self.error(format!("cannot be read: {error}"))
+        })?;
         if self.line.pop_if(|byte| *byte == b'\n').is_none() && bytes as u64 == limit {
             return Err(self.error(format!("longer than {LINE_BYTES_MAX} bytes")));
         }

@@ -66,8 +66,12 @@ pub(in crate::command::lab) fn read(
     let reading = |error: io::Error| Failure::reading(format_args!("`{source}`"), &error);
     let text = zstd::reader(BufReader::with_capacity(BUFFER_BYTES, counted)).map_err(reading)?;
     let wrong = |error: TraceError| {
-        Failure::new(Exit::Usage, format!("`{source}`: {error}"))
-            .hint("docs/lab.md describes the lines of a trace")
+        let hint = if error.is_unreadable {
+            "the file is damaged or cut off; replay another copy of it"
+        } else {
+            "docs/lab.md describes the lines of a trace"
+        };
+        Failure::new(Exit::Usage, format!("`{source}`: {error}")).hint(hint)
     };
     let trace = Trace::new(text).map_err(wrong)?;
     let mut streams = Streams::read(trace, shrink, |lines| {
