@@ -1,7 +1,7 @@
 //! `NewFile`: a file that gets its name only once it is complete and durable.
 //!
 //! Until then it is in the same directory as `NAME.WORK-in-progress`, like the files that the
-//! library creates (`backup`, `repair`, `rehash`). The library's module of this name does not fit
+//! library creates (`backup`, `repair`, `rehash`) and by the library's rule. The library's module of this name does not fit
 //! here: it writes a store through one locked file, while a table of any format, which opens and
 //! locks its file itself, writes these files. Some of them are no tables at all.
 
@@ -30,7 +30,7 @@ impl NewFile {
         work: &str,
         make: impl FnOnce(&Path) -> Result<T, E>,
     ) -> Result<(T, Self), E> {
-        let partial = with_ending(path, &ending_of(work));
+        let partial = splitpoint::partial_of(path, work);
         let (made, unfinished) = Unfinished::create(|| make(&partial), |_| partial.clone())?;
         Ok((made, Self { path: path.to_path_buf(), partial, unfinished, is_published: false }))
     }
@@ -79,15 +79,11 @@ impl Drop for NewFile {
     }
 }
 
-fn ending_of(work: &str) -> String {
-    format!(".{work}-in-progress")
-}
-
 /// Returns the temporary name under which the library creates the file for `path`.
 pub(crate) fn partial_of(path: &Path, work: &str) -> PathBuf {
     // Beside the target of a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    with_ending(&target, &ending_of(work))
+    splitpoint::partial_of(&target, work)
 }
 
 /// Returns `path` with `ending` appended to its name.

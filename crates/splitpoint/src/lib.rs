@@ -439,6 +439,8 @@ pub use snapshot::Snapshot;
 pub use stats::Recovery;
 #[doc(hidden)]
 pub use storage::holders::holders;
+#[doc(hidden)]
+pub use storage::new_file::partial_of;
 pub use storage::regular::open_regular;
 pub use storage::shared_file::SharedFile;
 #[cfg(any(test, feature = "sim"))]

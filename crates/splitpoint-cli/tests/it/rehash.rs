@@ -155,6 +155,29 @@ fn a_rehash_without_room_leaves_the_store_and_nothing_else() {
     assert_eq!(names(&sandbox), ["words", "words.spt"]);
 }
 
+/// Its temporary name, too, is one that a file system takes.
+#[test]
+fn a_store_with_the_longest_name_can_be_rehashed_copied_and_converted() {
+    let sandbox = Sandbox::with_words();
+    // Names that differ only where the temporary names are cut.
+    let [one, two, three] = ["1", "2", "3"].map(|end| format!("{}{end}.spt", "n".repeat(250)));
+    let rename = |from: &str, to: &str| {
+        std::fs::rename(sandbox.path(from), sandbox.path(to)).expect("the name is free");
+    };
+    rename("words.spt", &one);
+    for args in [
+        &["rehash", "-q", &one][..],
+        &["backup", "-q", &one, &two],
+        &["repair", "-q", &one, "-o", &three],
+    ] {
+        sandbox.run(args).check(0, "", "");
+    }
+    assert_eq!(names(&sandbox), [one.as_str(), &two, &three, "words"]);
+    std::fs::remove_file(sandbox.path(&three)).expect("it is there");
+    sandbox.run(&["convert", "-q", &one, &three]).check(0, "", "");
+    assert_eq!(names(&sandbox), [one.as_str(), &two, &three, "words"]);
+}
+
 /// Root may write everywhere, so that the test ends early for root.
 #[test]
 fn a_store_in_a_directory_that_cannot_be_written_stays_as_it_is() {

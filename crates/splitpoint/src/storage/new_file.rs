@@ -2,10 +2,11 @@
 //!
 //! It is written beside its destination under the name `NAME.backup-in-progress`, or of `repair` or
 //! `rehash`, and renamed at the end. A process killed before then leaves that file; the next one
-//! overwrites it.
+//! overwrites it. Of a long `NAME` the end gives way to a hash.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,10 @@ use super::regular::{
 use super::shared_file::OtherFile;
 use super::status::Status;
 use crate::error::{Error, Result, Unsupported};
+use crate::hash::HashFunction;
 
+/// Longest name that the file systems of Linux take, in bytes.
+const NAME_BYTES_MAX: usize = 255;
 /// Permissions of a file without an original, before the umask.
 const MODE: u32 = 0o666;
 /// Permissions of a file until it gets those of its original.
@@ -197,10 +201,25 @@ impl Drop for NewFile {
     }
 }
 
-fn partial_of(target: &Path, work: &str) -> PathBuf {
-    let mut partial = target.as_os_str().to_owned();
-    partial.push(format!(".{work}-in-progress"));
-    PathBuf::from(partial)
+/// Returns the name of the unfinished file of `target`, beside it.
+///
+/// If the name with its ending is longer than file systems take, its end gives way to a hash of the
+/// whole. If `target` itself is too long, so is this: the file cannot be created, and no work is lost.
+#[doc(hidden)]
+pub fn partial_of(target: &Path, work: &str) -> PathBuf {
+    let ending = format!(".{work}-in-progress");
+    let name = target.file_name().unwrap_or_default().as_bytes();
+    if name.len() > NAME_BYTES_MAX || name.len() + ending.len() <= NAME_BYTES_MAX {
+        let mut partial = target.as_os_str().to_owned();
+        partial.push(ending);
+        return PathBuf::from(partial);
+    }
+    let hash = HashFunction::rapidhash_v3().hash(name, 0);
+    let ending = format!(".{hash:016x}{ending}");
+    let room = NAME_BYTES_MAX - ending.len();
+    // Some file systems take only UTF-8, which a cut may break.
+    let kept = name[..room].utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    target.with_file_name(format!("{kept}{ending}"))
 }
 
 /// Checks that the file at `target` is still the store `original`, and that it has no other name.
@@ -374,6 +393,8 @@ fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     fn names(dir: &Path) -> usize {
@@ -397,6 +418,29 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"first");
         assert_eq!(names(dir.path()), 1);
         assert!(matches!(NewFile::begin_first(&path, "test", &path), Err(Error::Exists { .. })));
+    }
+
+    #[test]
+    fn an_unfinished_file_has_a_name_that_file_systems_take() {
+        let partial = |name: &str| partial_of(&Path::new("dir").join(name), "test");
+        let ending = ".test-in-progress";
+        for (letter, bytes_max) in [("n", 255), ("\u{e4}", 254), ("\u{20ac}", 255)] {
+            let mut seen = Vec::new();
+            for bytes in (1..=bytes_max).filter(|bytes| bytes % letter.len() == 0) {
+                let name = letter.repeat(bytes / letter.len());
+                let partial = partial(&name);
+                let found =
+                    partial.file_name().unwrap().to_str().expect("it is not cut in a letter");
+                assert!(found.len() <= NAME_BYTES_MAX && found.ends_with(ending), "{found}");
+                assert_eq!(found == format!("{name}{ending}"), bytes + ending.len() <= 255);
+                assert!(partial.starts_with("dir") && !seen.contains(&partial), "{found}");
+                seen.push(partial);
+            }
+        }
+        let too_long = "n".repeat(256);
+        assert_eq!(partial(&too_long), Path::new("dir").join(format!("{too_long}{ending}")));
+        let bytes = OsStr::from_bytes(&[0xff; 255]);
+        assert!(partial_of(Path::new(bytes), "test").as_os_str().len() <= NAME_BYTES_MAX);
     }
 
     #[test]
