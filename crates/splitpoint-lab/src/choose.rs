@@ -270,10 +270,12 @@ impl Distribution {
     }
 }
 
-/// Sorts choices, the cheapest first; those whose time is not known come last.
+/// Sorts choices: first those that fit at all sizes and seeds, then the others, the cheapest first;
+/// those whose time is not known come last.
 pub fn rank(choices: &mut [Choice]) {
     choices.sort_by(|one, other| {
-        other.is_timed.cmp(&one.is_timed).then(one.lookup_ns.total_cmp(&other.lookup_ns))
+        let classes = (other.is_sound(), other.is_timed).cmp(&(one.is_sound(), one.is_timed));
+        classes.then(one.lookup_ns.total_cmp(&other.lookup_ns))
     });
 }
 
@@ -327,15 +329,19 @@ impl Study {
 
     /// Explains why cheaper ones lost.
     fn passed_over(&self, winner: &Choice) -> Option<String> {
-        let cheaper = self.choices.iter().take_while(|choice| *choice != winner);
-        let mut names: Vec<&str> = cheaper.map(|choice| choice.hash.as_str()).collect();
-        names.dedup();
-        let first = names.first()?;
-        let more = names.len() - 1;
-        let others = if more > 0 { format!(" and {more} more are") } else { " is".to_owned() };
+        let is_cheaper = |choice: &&Choice| choice.is_timed && choice.lookup_ns < winner.lookup_ns;
+        let cheaper: Vec<&Choice> = self.choices.iter().filter(is_cheaper).collect();
+        let cheapest =
+            cheaper.iter().min_by(|one, other| one.lookup_ns.total_cmp(&other.lookup_ns))?;
+        let more = cheaper.len() - 1;
+        let (others, whose) = match more {
+            0 => (" is".to_owned(), "its distribution is"),
+            _ => (format!(" and {more} more are"), "their distributions are"),
+        };
         Some(format!(
-            "{first}{others} cheaper on these keys at this size, but not at all sizes and seeds \
-             the distribution is that of an ideal hash"
+            "{}{others} cheaper on these keys at this size, but at some size or seed {whose} not \
+             that of an ideal hash",
+            cheapest.named()
         ))
     }
 
@@ -551,10 +557,24 @@ mod tests {
             let specimen = Specimen::by_name(name).unwrap();
             study.choices.push(distribution.choice(specimen, Some(hash_ns), &line()));
         }
+        // It is cheaper than the others that were measured and does not fit.
+        let structured = Choice {
+            hash: "rustc-hash".to_owned(),
+            manner: Manner::Structured,
+            lookup_ns: 1.0,
+            ..study.choices[1].clone()
+        };
+        study.choices.push(structured);
         rank(&mut study.choices);
-        assert!(study.choices.is_sorted_by(|one, other| one.lookup_ns <= other.lookup_ns));
+        let ranked: Vec<&str> = study.choices.iter().map(|choice| choice.hash.as_str()).collect();
+        assert_eq!(ranked, ["rapidhash-v3", "siphash-1-3", "rustc-hash", "netbsd-byte-sum"]);
         assert_eq!(study.recommended().map(|choice| choice.hash.as_str()), Some("rapidhash-v3"));
         let reasons = study.reasons();
+        assert_eq!(
+            reasons[1],
+            "rustc-hash with `low` is cheaper on these keys at this size, but at some size or \
+             seed its distribution is not that of an ideal hash"
+        );
         assert!(reasons[0].starts_with("take rapidhash-v3 with `low`: 2.0 ns"), "{reasons:?}");
         assert!(reasons.iter().any(|reason| reason.starts_with("not siphash-1-3")), "{reasons:?}");
         study.wishes.hostile = true;

@@ -47,7 +47,8 @@ pub struct Study {
     /// What each byte position of the keys holds.
     #[serde(default)]
     pub key_positions: Vec<KeyPosition>,
-    /// Functions to choose from, cheapest first.
+    /// Functions to choose from: those that fit at all sizes and seeds, cheapest first, then the
+    /// others.
     #[serde(default)]
     pub choices: Vec<Choice>,
     /// What the user required of them.

@@ -269,15 +269,21 @@ fn recommend_ranks_and_says_why() {
     assert_eq!((outcome.exit, outcome.stderr.as_str()), (0, ""));
     let text = outcome.text();
     check_text(&text, &["\nfunction  ", "\nxxh3-64 ", "\nnetbsd-byte-sum ", "\n- Take "]);
+    let lead = text.split("\nVerdict\nTake ").nth(1).and_then(|rest| rest.split(' ').next());
+    assert!(matches!(lead, Some("xxh3-64" | "siphash-1-3")), "{text}");
+    let advised = format!("\n- Take {} ", lead.expect("a name"));
+    assert!(text.contains(&advised), "{text}");
     let words: Vec<&str> = text.split_whitespace().collect();
     let reason = "over 21 sizes and seeds it is indistinguishable from an ideal hash";
     assert!(words.join(" ").contains(reason), "{text}");
     let json = sandbox.run(&[&args[..], &["--json"]].concat()).json();
     let choices = json["choices"].as_array().expect("choices");
     assert_eq!((choices.len(), &json["wishes"]["hostile"]), (12, &false.into()));
-    let costs: Vec<f64> =
-        choices.iter().filter_map(|choice| choice["lookup_ns"].as_f64()).collect();
-    assert!(costs.len() == 12 && costs.is_sorted(), "{costs:?}");
+    let costs: Vec<(bool, f64)> = choices
+        .iter()
+        .map(|choice| (choice["manner"] != "fits", choice["lookup_ns"].as_f64().expect("a number")))
+        .collect();
+    assert!(costs.is_sorted(), "{costs:?}");
     let byte_sum = choices.iter().find(|choice| choice["hash"] == "netbsd-byte-sum");
     assert_eq!(byte_sum.map(|choice| &choice["manner"]), Some(&"worse".into()));
 }

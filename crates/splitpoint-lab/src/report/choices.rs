@@ -15,7 +15,8 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
     let best: Vec<&Choice> =
         study.choices.iter().filter(|choice| seen.insert(&choice.hash)).collect();
     let (first, rest) = best.split_at(best.len().min(SHOWN));
-    let caption = "What a lookup costs, cheapest first; each function by its best reduction";
+    let caption = "What a lookup costs: those that fit, cheapest first, then the others; each \
+                   function by its best reduction";
     let mut blocks = vec![
         Block::List("", study.reasons().iter().map(|words| Line::sentence(words)).collect()),
         Block::Table(table(caption, first)),
@@ -34,7 +35,8 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
     if best.len() < study.choices.len() || !rest.is_empty() {
         let all: Vec<&Choice> = study.choices.iter().collect();
         let summary = format!("All {} functions with every reduction", best.len());
-        let all = table("What a lookup costs, cheapest first", &all);
+        let all =
+            table("What a lookup costs: those that fit, cheapest first, then the others", &all);
         blocks.push(Fold::closed(summary, Block::Table(all)));
     }
     blocks

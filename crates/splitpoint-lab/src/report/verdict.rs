@@ -23,11 +23,17 @@ pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
             shown(&interruption.missing)
         ))));
     }
-    if let Some(choice) = study.choices.first() {
-        let mut lead = Line::from("Cheapest: ")
+    if let Some(choice) = study.recommended() {
+        let why = if choice.is_sound() {
+            ", the cheapest that fits at every size and seed tried"
+        } else {
+            ", the cheapest, though none fits at every size and seed tried"
+        };
+        let mut lead = Line::from("Take ")
             .then(Line::strong(choice.hash.as_str()))
             .then(" with the reduction ")
             .then(Line::strong(choice.reduction.as_str()))
+            .then(why)
             .then(format!(
                 ": a lookup takes about {} ns on this machine, {} ns of them for the hash.",
                 fixed(choice.lookup_ns, 1),

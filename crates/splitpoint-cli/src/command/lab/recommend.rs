@@ -65,7 +65,7 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Measures the candidates and prints them, cheapest first.
+/// Measures the candidates and prints them, the one to take first.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let wishes = Wishes { on_disk: args.on_disk, hostile: args.hostile };
     let candidates = candidates(args, wishes)?;
@@ -126,7 +126,7 @@ fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()>
         .hint("--memory-bytes allows more; or use a sample of the keys"))
 }
 
-/// Measures the candidates and ranks their choices, cheapest first.
+/// Measures the candidates and ranks their choices, the one to take first.
 fn measure(
     mut study: Study,
     candidates: &[&'static Specimen],
