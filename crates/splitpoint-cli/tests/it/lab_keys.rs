@@ -108,7 +108,7 @@ fn what_cannot_be_read_is_refused_with_its_place_and_what_to_do() {
         (&["dir"][..], 5, "cannot read `dir`: Is a directory (os error 21)"),
         (&["absent"], 3, "cannot read `absent`: No such file or directory (os error 2)"),
         (&["words.spt"], 2, "`words.spt`: it is a store"),
-        (&["gz"], 2, "`gz`: it is compressed"),
+        (&["gz"], 2, "`gz`: it is compressed, for zcat"),
         (&["text", "--keys", "store"], 3, "`text` is not a splitpoint store: found text"),
         (&["text", "--keys", "hex"], 2, "`text`: line 1: `o` at column 1 is not a hex digit"),
         (
