@@ -61,7 +61,7 @@ fn create_cdb(partial: &Path, mode: u32) -> Result<CdbWriter<BufWriter<File>>, E
 /// that all of them have, as `cp` would give them, and the owner may write.
 pub(super) fn mode_like<'a>(originals: impl Iterator<Item = &'a Path>) -> u32 {
     let modes = originals.map(|path| fs::metadata(path).map_or(0, |metadata| metadata.mode()));
-    modes.fold(0o666, |all, mode| all & mode) | 0o600
+    modes.fold(0o777, |all, mode| all & mode) | 0o600
 }
 
 const NOTHING_MADE: &str = "no file was created; the source is unchanged";

@@ -290,7 +290,7 @@ fn a_new_file_gets_the_permissions_of_its_source() {
         |file: &str| std::fs::metadata(sandbox.path(file)).unwrap().permissions().mode() & 0o777;
     sandbox.run(&["convert", "-q", "words.spt", "db185:old.db"]).check(0, "", "");
     // The owner may write to the new file; the sandbox's umask withholds nothing from these.
-    for (given, wanted) in [(0o600, 0o600), (0o400, 0o600), (0o644, 0o644), (0o755, 0o644)] {
+    for (given, wanted) in [(0o600, 0o600), (0o400, 0o600), (0o644, 0o644), (0o755, 0o755)] {
         set("words.spt", given);
         set("old.db", given);
         for args in [
