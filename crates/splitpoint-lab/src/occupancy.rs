@@ -191,8 +191,8 @@ impl Occupancy {
     /// Returns the probability that an ideal hash spreads the keys as unevenly or more so.
     ///
     /// It uses the number of pairs where an ideal hash gives few, else [`Self::chi_square`]. Both
-    /// are approximations, which a few keys in one bucket take far below the truth; so it is at least
-    /// [`Self::one_bucket_p`].
+    /// are approximations, and far too small for a few keys in one bucket; so it is at least `m^(1 - n)`, the
+    /// probability that all `n` keys are in one of `m` buckets.
     pub fn spread_p(&self) -> f64 {
         let p = match self.chi_square() {
             Some(chi_square) if self.pair_count_ideal() >= PAIRS_FEW => chi_square.p,

@@ -52,7 +52,7 @@
 //!   without a name first. A table in memory refuses a transaction that large.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
-//! - **It runs on Linux, with 64 bits**: it maps whole files. We test it on x86-64.
+//! - **It runs on Linux, with 64 bits**: it maps whole files. We test it on x86-64, and have tried it on aarch64.
 //!
 //! # Open and close
 //!
