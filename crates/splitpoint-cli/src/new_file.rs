@@ -1,9 +1,9 @@
 //! `NewFile`: a file that gets its name only once it is complete and durable.
 //!
-//! Until then it is in the same directory as `NAME.WORK-in-progress`, like the files that the
-//! library creates (`backup`, `repair`, `rehash`) and by the library's rule. The library's module of this name does not fit
-//! here: it writes a store through one locked file, while a table of any format, which opens and
-//! locks its file itself, writes these files. Some of them are no tables at all.
+//! Until then it is in the same directory as `NAME.WORK-in-progress`, by the rule that the library has for
+//! the files of `backup`, `repair` and `rehash`. The library's module of this name does not fit here: it
+//! writes a store through one locked file, while a table of any format, which opens and locks its file
+//! itself, writes these files. Some of them are no tables at all.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -226,8 +226,9 @@ impl Report {
     pub(crate) fn has_too_few_keys(&self) -> bool {
         let further_keys = self.key_count.saturating_sub(1) as f64;
         let bits = further_keys * (self.bucket_count.max(1) as f64).log2();
-        // In one bucket there is nothing to spread, however many keys there are.
-        self.bucket_count > 1 && bits < FAILURE_BITS + DECIDING_TESTS.log2()
+        // More keys in one bucket show nothing either.
+        let would_more_show = self.bucket_count > 1 || self.key_count < 2;
+        would_more_show && bits < FAILURE_BITS + DECIDING_TESTS.log2()
     }
 
     pub(crate) fn put_into_words(&self) -> Words {
