@@ -440,7 +440,7 @@ pub use stats::Recovery;
 #[doc(hidden)]
 pub use storage::holders::holders;
 #[doc(hidden)]
-pub use storage::new_file::partial_of;
+pub use storage::new_file::{mode_like, partial_of};
 pub use storage::regular::open_regular;
 pub use storage::shared_file::SharedFile;
 #[cfg(any(test, feature = "sim"))]

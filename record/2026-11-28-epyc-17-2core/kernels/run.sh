@@ -52,7 +52,7 @@ chmod +x "$initrd/init"
 (cd "$initrd"; find . | cpio -o -H newc | gzip -1) > "$work/initrd.gz"
 truncate -s 6G "$work/disk"
 case $arch in
-x86_64) machine=(-cpu max) console=ttyS0 ;;
+x86_64) machine=(-cpu max) console="ttyS0 no_timer_check" ;;
 aarch64) machine=(-machine virt -cpu max,pauth-impdef=on) console=ttyAMA0 ;;
 esac
 "qemu-system-$arch" -accel tcg,thread=multi "${machine[@]}" -smp 2 -m 8G -nographic -no-reboot \

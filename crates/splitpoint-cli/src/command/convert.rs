@@ -11,7 +11,7 @@ use crate::command::convert::goal::{Goal, TargetFormat};
 use crate::command::convert::in_place::{Place, check_is_part, parts_of};
 use crate::command::duplicates::{Duplicates, Keep, Records, Several, Taken};
 use crate::command::shared::Showing;
-use crate::command::target::{Target, mode_like};
+use crate::command::target::Target;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         &goal.path,
         "convert",
         &goal.format,
-        mode_like(parts.iter().map(PathBuf::as_path)),
+        splitpoint::mode_like(parts.iter().map(PathBuf::as_path)),
     )?;
     let total = Total::Records(expected.records);
     let mut progress = Progress::start(args.showing.progress, console, "convert", total);

@@ -5,7 +5,7 @@ use splitpoint_legacy::{Doubt, KeyValue, OldFile};
 
 use crate::command::duplicates::{CHOOSE, Duplicates, Keep, Records, Several, Taken};
 use crate::command::shared::Saving;
-use crate::command::target::{Format, LeftOut, Target, mode_like};
+use crate::command::target::{Format, LeftOut, Target};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         &saving.output,
         "salvage",
         &Format::Store,
-        mode_like(file.identity().files()),
+        splitpoint::mode_like(file.identity().files()),
     )?;
     let mode = saving.showing.progress;
     let mut progress = Progress::start(mode, console, "salvage", Total::Unknown);

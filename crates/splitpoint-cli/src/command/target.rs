@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::BufWriter;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use splitpoint::{BatchAtomicity, Capabilities, Create, Error, Options, TableExt as _};
@@ -55,13 +55,6 @@ fn create_cdb(partial: &Path, mode: u32) -> Result<CdbWriter<BufWriter<File>>, E
         std::io::ErrorKind::AlreadyExists => Error::Exists { path },
         _ => Error::Io { action: "create", path, source },
     })
-}
-
-/// Returns the permissions of a file that holds what the files at `originals` hold, before the umask: those
-/// that all of them have, as `cp` would give them, and the owner may write.
-pub(super) fn mode_like<'a>(originals: impl Iterator<Item = &'a Path>) -> u32 {
-    let modes = originals.map(|path| fs::metadata(path).map_or(0, |metadata| metadata.mode()));
-    modes.fold(0o777, |all, mode| all & mode) | 0o600
 }
 
 const NOTHING_MADE: &str = "no file was created; the source is unchanged";

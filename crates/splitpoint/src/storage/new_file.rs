@@ -66,7 +66,7 @@ impl NewFile {
         original_path: Option<&Path>,
     ) -> Result<Self> {
         let (target, replaced) = examine(path, is_replacing, Some(original))?;
-        let mode = original_path.map_or(MODE, mode_like);
+        let mode = original_path.map_or(MODE, |path| mode_like([path]));
         Self::open(path, target, "backup", mode, is_replacing, replaced)
     }
 
@@ -74,7 +74,7 @@ impl NewFile {
     /// `work` names the operation, for the name that the file has until it is complete.
     pub(crate) fn begin_first(path: &Path, work: &str, original_path: &Path) -> Result<Self> {
         let (target, replaced) = examine(path, false, None)?;
-        Self::open(path, target, work, mode_like(original_path), false, replaced)
+        Self::open(path, target, work, mode_like([original_path]), false, replaced)
     }
 
     /// Begins the file that replaces the store at `path`, which the caller has locked and
@@ -265,10 +265,12 @@ fn make_partial(partial: &Path) -> Result<File> {
     }
 }
 
-/// Returns the permissions of a file that holds what the file at `original` holds, before the umask, as `cp`
-/// would give them.
-fn mode_like(original: &Path) -> u32 {
-    fs::metadata(original).map_or(PRIVATE_MODE, |metadata| metadata.mode() & 0o777 | PRIVATE_MODE)
+/// Returns the permissions of a file that holds what the files at `originals` hold, before the umask: those
+/// that all of them have, as `cp` would give them, and the owner may read and write.
+#[doc(hidden)]
+pub fn mode_like<'a>(originals: impl IntoIterator<Item = &'a Path>) -> u32 {
+    let modes = originals.into_iter().map(|path| fs::metadata(path).map_or(0, |it| it.mode()));
+    modes.fold(0o777, |all, mode| all & mode) | PRIVATE_MODE
 }
 
 /// Gives `file` the owner, the permissions and the access list of the file at `original`.
