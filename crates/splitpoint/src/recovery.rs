@@ -145,7 +145,7 @@ pub(crate) fn open_storage(
 /// Does the same for a handle as if it had all turns.
 fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
-        be_alone(&*storage, options)?;
+        be_alone(&*storage)?;
         return create(storage, options);
     }
     let may_be_changed =
@@ -196,7 +196,7 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
     }
     if options.access == Access::ReadWrite {
         note_writer(region.storage())?;
-        be_alone(region.storage(), options)?;
+        be_alone(region.storage())?;
     }
     opening.replay(&region, options.rebuild_index)
 }
@@ -222,13 +222,13 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 
 /// Keeps every other handle out while the tables are made, or returns an error if there is one.
 ///
-/// Of handles that lock nothing between their calls one may have the file for a moment.
-fn be_alone(storage: &dyn Storage, options: &Options) -> Result<()> {
+/// Of those that lock nothing between their calls one may have the file for a moment, and so may one that looks
+/// whether it may open it.
+fn be_alone(storage: &dyn Storage) -> Result<()> {
     let Some(shared) = storage.neighbours() else { return Ok(()) };
     // That takes long, and so do a wait, and the index of a store that is made for many records.
     storage.end_opening();
-    let looks = if options.sharing == Sharing::PerCall { ALONE_LOOKS } else { 1 };
-    for look in 0..looks {
+    for look in 0..ALONE_LOOKS {
         if look > 0 {
             thread::sleep(LOOK_AGAIN);
         }
@@ -240,7 +240,7 @@ fn be_alone(storage: &dyn Storage, options: &Options) -> Result<()> {
     Err(locked_storage(storage))
 }
 
-/// How often, and after how long, to look again at a file that others have for the length of a call.
+/// How often, and after how long, to look again at a file that others have for a moment.
 const ALONE_LOOKS: u32 = 2000;
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
@@ -754,6 +754,28 @@ mod tests {
         let crc = crc32c::crc32c(block);
         block[12..16].copy_from_slice(&crc.to_le_bytes());
         SimDisk::with_file(&file)
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn a_new_store_waits_for_a_handle_that_looks_at_its_file_for_a_moment() {
+        use crate::storage::byte_locks::{LockByte, LockKind, try_lock};
+        let sharings = [Sharing::OneWriter, Sharing::Exclusive, Sharing::Shared, Sharing::PerCall];
+        for sharing in sharings {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a");
+            let other = std::fs::File::create_new(&path).unwrap();
+            assert!(try_lock(&other, LockByte::PRESENCE, LockKind::Shared).unwrap());
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(40));
+                    drop(other);
+                });
+                let options = Options::new().sharing(sharing).lock_timeout(Duration::from_mins(10));
+                let opened = open_file(&path, &options);
+                assert!(opened.is_ok(), "{sharing:?}: {opened:?}");
+            });
+        }
     }
 
     #[test]

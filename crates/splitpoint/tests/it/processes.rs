@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use splitpoint::{Db, Options, Sharing};
 
@@ -333,8 +333,11 @@ fn readers_survive_every_writer_and_no_value_goes_back() {
     db.close().unwrap();
     let reader = Options::new().read_only().open(&path).unwrap();
     let (mut reading, mut early_count) = (Reading::default(), 0);
+    // In half of which a version is written, however slow the machine is.
+    let mut span_us = 40_000;
     let round_count = rounds(30, 2_500);
     for round in 0..round_count {
+        let begun = Instant::now();
         let mut writer = Process::start("write", &path, rng.below(u64::MAX));
         let mut readers = [0, 1].map(|_| Process::start("read", &path, rng.below(u64::MAX)));
         if !opens_beside(&mut writer, &mut readers) {
@@ -347,7 +350,11 @@ fn readers_survive_every_writer_and_no_value_goes_back() {
         }
         let held = reader.get(1_u64.to_le_bytes()).unwrap();
         reading.look(&reader, &mut rng);
-        std::thread::sleep(Duration::from_micros(rng.below(40_000)));
+        while number_in(&reader, VERSION) == 0 && begun.elapsed() < Duration::from_secs(600) {
+            std::thread::sleep(Duration::from_millis(1));
+            span_us = span_us.max(2 * begun.elapsed().as_micros() as u64);
+        }
+        std::thread::sleep(Duration::from_micros(rng.below(span_us)));
         let [first, second] = readers;
         if rng.below(2) == 0 {
             first.kill();
