@@ -465,14 +465,25 @@ type Look<'a> = Option<(Snapshot, Option<WritersOut<'a>>)>;
 
 impl FileSource {
     fn open(path: &Path) -> Result<Self> {
-        // After an error the storage is closed first, and the observer takes claims of this process anew.
-        let Observed { observer, storage } = open_to_observe(path)?;
-        // Also tells what is no store, before the header is mapped.
-        let superblock = read_superblock(&storage)?;
-        if superblock.write_features != 0 {
-            return Err(unknown_features(path));
+        let mut looks_left = LOOKS;
+        loop {
+            // After an error the storage is closed first, and the observer takes claims of this process anew.
+            let Observed { observer, storage } = open_to_observe(path)?;
+            let is_being_made = observer.is_being_opened();
+            // Also tells what is no store, before the header is mapped.
+            let superblock = match read_superblock(&storage) {
+                Err(Error::NotAStore { .. }) if is_being_made && looks_left > 0 => {
+                    looks_left -= 1;
+                    std::thread::sleep(LOOK_AGAIN);
+                    continue;
+                }
+                superblock => superblock?,
+            };
+            if superblock.write_features != 0 {
+                return Err(unknown_features(path));
+            }
+            return Ok(Self { region: Region::new(Box::new(storage), false)?, observer });
         }
-        Ok(Self { region: Region::new(Box::new(storage), false)?, observer })
     }
 
     /// Keeps the file from being cut while its log is read.

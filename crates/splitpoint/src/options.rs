@@ -561,12 +561,11 @@ impl Options {
         self
     }
 
-    /// Sets a function that ends the wait of an open for others: an open that waits calls it about every
-    /// 10 ms, and fails with [`Locked`](crate::ErrorKind::Locked) once it returns `true`.
+    /// Sets a function that ends the wait of an open for others: an open that waits calls it every 10 ms
+    /// or more often, and fails with [`Locked`](crate::ErrorKind::Locked) once it returns `true`.
     ///
-    /// A program that must answer signals checks for them in this function. The thread that opens calls it,
-    /// and holds no lock meanwhile. A wait that ends within a second in any case does not call it, nor does
-    /// a change that waits for its turn.
+    /// A program that must answer signals checks for them in this function. The thread that opens calls it;
+    /// the function must not open the same file. A change that waits for its turn does not call it.
     ///
     /// The handle keeps the function, with everything that it holds, and [`Db::reopen`](crate::Db::reopen)
     /// calls it again, perhaps in a child of a fork. So a function that compares the time with a deadline may
@@ -947,6 +946,11 @@ impl Options {
     pub fn poison_freed(mut self) -> Self {
         self.is_freed_poisoned = true;
         self
+    }
+
+    /// Returns whether a handle only reads, and lets others change the file meanwhile.
+    pub(crate) fn reads_beside_writers(&self) -> bool {
+        self.access == Access::ReadOnly && self.sharing != Sharing::Exclusive
     }
 
     /// Returns whether the program wants the wait of an open to end.

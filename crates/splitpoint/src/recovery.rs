@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use beside::Found;
 use log_scan::{KeyHash, LogScan};
 use replay::apply_change;
 
@@ -53,12 +54,12 @@ use crate::stats::Recovery;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
 use crate::storage::holders::locked_storage;
-use crate::storage::mapped::Mapped;
 use crate::storage::open::{
     Locked, claim_to_read, open_and_lock, remove_new, share, sync_directory,
 };
 use crate::storage::reader_table::{LastWriter, may_be_table, note_other_writer};
 use crate::storage::shared_file::SharedFile;
+use crate::storage::waiting::Waiting;
 use crate::storage::{Identity, Storage, fits_in_memory};
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 use crate::testing::mutant::{self, Mutant};
@@ -66,10 +67,14 @@ use crate::testing::mutant::{self, Mutant};
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
     let Locked { storage, is_new } = open_and_lock(path, options)?;
-    if options.access == Access::ReadOnly && options.sharing == Sharing::PerCall {
-        return match read_per_call(storage, options)? {
-            Some(opened) => Ok(opened),
-            None => open_file(path, &Options { sharing: Sharing::Exclusive, ..options.clone() }),
+    if options.reads_beside_writers() {
+        return match beside::open(Box::new(storage), options)? {
+            Found::Opened(opened) => let_go_between_calls(*opened, options),
+            // It keeps writers out.
+            Found::NeedsOwnIndex => {
+                open_file(path, &Options { sharing: Sharing::Exclusive, ..options.clone() })
+            }
+            Found::Replaced => open_file(path, options),
         };
     }
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
@@ -92,10 +97,11 @@ pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
 pub(crate) fn open_shared(file: &SharedFile, options: &Options) -> Result<Opened> {
     let storage = share(file, options)?;
     if file.takes_turns() && options.access == Access::ReadOnly {
-        return match read_per_call(storage, options)? {
-            Some(opened) => Ok(opened),
+        return match beside::open(Box::new(storage), options)? {
+            Found::Opened(opened) => let_go_between_calls(*opened, options),
             // It keeps writers out, as one with a claim does.
-            None => open_shared(&claim_to_read(file, options)?, options),
+            Found::NeedsOwnIndex => open_shared(&claim_to_read(file, options)?, options),
+            Found::Replaced => unreachable!("a file of the program needs no name"),
         };
     }
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
@@ -109,15 +115,14 @@ pub(crate) fn open_shared(file: &SharedFile, options: &Options) -> Result<Opened
     Ok(opened)
 }
 
-/// Opens a store to read it without a lock between calls; `None` if it must have an index of its own, so that
-/// writers are to be kept out.
-fn read_per_call(storage: Mapped, options: &Options) -> Result<Option<Opened>> {
-    let opened = beside::open(Box::new(storage), options)?;
-    if let Some(opened) = &opened
-        && let Some(neighbours) = opened.region.storage().neighbours()
+/// Ends the locks of an open for reading, if the handle has none between its calls.
+fn let_go_between_calls(opened: Opened, options: &Options) -> Result<Opened> {
+    let storage = opened.region.storage();
+    if options.sharing == Sharing::PerCall
+        && let Some(neighbours) = storage.neighbours()
     {
         let unlocked = neighbours.let_go_between_calls();
-        unlocked.map_err(|source| io_error("unlock", opened.region.storage().path(), source))?;
+        unlocked.map_err(|source| io_error("unlock", storage.path(), source))?;
     }
     Ok(opened)
 }
@@ -145,14 +150,8 @@ pub(crate) fn open_storage(
 /// Does the same for a handle as if it had all turns.
 fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
-        be_alone(&*storage)?;
+        be_alone(&*storage, options)?;
         return create(storage, options);
-    }
-    let may_be_changed =
-        options.access == Access::ReadOnly && options.sharing != Sharing::Exclusive;
-    if may_be_changed && storage.neighbours().is_some() {
-        let opened = beside::open(storage, options)?;
-        return Ok(opened.expect("a handle with locks makes the index that it needs"));
     }
     let superblock = read_superblock(&*storage)?;
     refuse_cut(&*storage, &superblock)?;
@@ -196,7 +195,7 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
     }
     if options.access == Access::ReadWrite {
         note_writer(region.storage())?;
-        be_alone(region.storage())?;
+        be_alone(region.storage(), options)?;
     }
     opening.replay(&region, options.rebuild_index)
 }
@@ -224,24 +223,27 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 ///
 /// Of those that lock nothing between their calls one may have the file for a moment, and so may one that looks
 /// whether it may open it.
-fn be_alone(storage: &dyn Storage) -> Result<()> {
+fn be_alone(storage: &dyn Storage, options: &Options) -> Result<()> {
     let Some(shared) = storage.neighbours() else { return Ok(()) };
     // That takes long, and so do a wait, and the index of a store that is made for many records.
     storage.end_opening();
-    for look in 0..ALONE_LOOKS {
-        if look > 0 {
-            thread::sleep(LOOK_AGAIN);
-        }
+    let mut waiting = Waiting::new(options);
+    let wait_max = options.lock_timeout.unwrap_or_default().max(ALONE_WAIT);
+    loop {
         let is_alone = shared.be_alone();
         if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
             return Ok(());
         }
+        if waiting.elapsed() >= wait_max || options.stops_waiting() {
+            return Err(locked_storage(storage));
+        }
+        waiting.tell(|| locked_storage(storage));
+        thread::sleep(LOOK_AGAIN);
     }
-    Err(locked_storage(storage))
 }
 
-/// How often, and after how long, to look again at a file that others have for a moment.
-const ALONE_LOOKS: u32 = 2000;
+/// How long to look at least at a file that others have for a moment, and how long to wait in between.
+const ALONE_WAIT: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
 /// Returns whether nothing was ever stored: the file is empty, or a power loss has taken both
@@ -732,6 +734,9 @@ fn count_segments_again(extents: &Extents, state: &mut CommitState) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    #[cfg(not(miri))]
+    use std::time::Instant;
+
     use super::*;
     use crate::SimDisk;
     use crate::format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
@@ -773,6 +778,36 @@ mod tests {
                 });
                 let options = Options::new().sharing(sharing).lock_timeout(Duration::from_mins(10));
                 let opened = open_file(&path, &options);
+                assert!(opened.is_ok(), "{sharing:?}: {opened:?}");
+            });
+        }
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn a_reader_that_waits_for_a_writer_to_open_the_store_lets_it_be_alone() {
+        use crate::storage::byte_locks::{LockByte, LockKind, try_lock, try_lock_to_open};
+        for sharing in [Sharing::OneWriter, Sharing::PerCall] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("left");
+            let live = open_file(&dir.path().join("a"), &Options::new()).unwrap();
+            // Whoever comes has to make the tables anew.
+            std::fs::copy(live.region.storage().path(), &path).unwrap();
+            let writer = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+            assert!(try_lock_to_open(&writer).unwrap());
+            let options = Options::new().read_only().sharing(sharing);
+            thread::scope(|scope| {
+                let reader = scope.spawn(|| open_file(&path, &options));
+                let begun = Instant::now();
+                while !crate::storage::neighbours::Neighbours::is_in_use(&writer) {
+                    assert!(begun.elapsed() < Duration::from_mins(1), "the reader has not come");
+                }
+                let is_alone = || try_lock(&writer, LockByte::PRESENCE, LockKind::Exclusive);
+                while !is_alone().unwrap() {
+                    assert!(begun.elapsed() < Duration::from_mins(1), "the reader stays");
+                }
+                drop(writer);
+                let opened = reader.join().unwrap();
                 assert!(opened.is_ok(), "{sharing:?}: {opened:?}");
             });
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::log_scan::{NO_RECORD, SlotChange};
 use super::{Opening, random_u64, refuse_cut, resolve_hash};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::append::Appender;
 use crate::options::{Access, Options, Sharing};
 use crate::reader::{Reader, Unfinished, UnfinishedRecord};
@@ -21,71 +21,136 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::failure::io_error;
 use crate::storage::holders::locked_storage;
+use crate::storage::neighbours::Neighbours;
+use crate::storage::open::OPENING_WAIT;
 use crate::storage::reader_table::{has_turns, is_left_moving};
+use crate::storage::waiting::Waiting;
 use crate::store::{Opened, committed_position};
 
-/// How often tables that a writer is changing are looked at, and how long to wait in between.
-const LOOKS: u32 = 200;
+/// How long tables that a writer is changing are looked at, at least, and how long to wait in between.
+const LOOKING: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// What an open for reading comes to.
+pub(super) enum Found {
+    Opened(Box<Opened>),
+    /// Writers would have to be kept out, which a handle that locks nothing between its calls does not do.
+    NeedsOwnIndex,
+    /// The name leads to another file by now.
+    Replaced,
+}
+
 /// Opens a store for reading alone.
-///
-/// Returns `None` where a handle that locks nothing between its calls would have to keep writers out.
-pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Option<Opened>> {
-    let is_per_call = options.sharing == Sharing::PerCall;
+pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Found> {
+    let mut waiting = Waiting::new(options);
     // Before the header is mapped: it tells what is no store.
-    read_superblock(&*storage)?;
+    loop {
+        let is_being_made = is_being_opened(&*storage);
+        match read_superblock(&*storage) {
+            Err(Error::NotAStore { .. }) if is_being_made || is_being_opened(&*storage) => {}
+            superblock => {
+                superblock?;
+                break;
+            }
+        }
+        if !let_others_go_first(&*storage, options, &mut waiting)? {
+            return Ok(Found::Replaced);
+        }
+        let seen = storage.see_size();
+        seen.map_err(|source| io_error("map", storage.path(), source))?;
+    }
     let region = Arc::new(Region::new(storage, false)?);
+    loop {
+        region.see_size()?;
+        if let Some(found) = look(&region, options)? {
+            return Ok(found);
+        }
+        if !let_others_go_first(region.storage(), options, &mut waiting)? {
+            return Ok(Found::Replaced);
+        }
+    }
+}
+
+/// Returns whether a writer is opening the file, or making a store in it.
+fn is_being_opened(storage: &dyn Storage) -> bool {
+    storage.neighbours().is_some_and(Neighbours::has_opening_writer)
+}
+
+/// Lets go of the file for a moment, in which a writer that must be alone for what it does to the tables can be,
+/// and comes back; returns `false` if its name leads to another file then.
+///
+/// # Errors
+///
+/// [`Error::Locked`] if that has been tried as long as this handle waits.
+fn let_others_go_first(
+    storage: &dyn Storage,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<bool> {
+    let shared = storage.neighbours().expect("the caller has looked");
+    let lock_failed = |source| io_error("lock", storage.path(), source);
+    storage.end_opening();
+    shared.let_go_between_calls().map_err(lock_failed)?;
+    loop {
+        let wait_min = if shared.has_opening_writer() { OPENING_WAIT } else { LOOKING };
+        let wait_max = options.lock_timeout.unwrap_or_default().max(wait_min);
+        if waiting.elapsed() >= wait_max || options.stops_waiting() {
+            return Err(locked_storage(storage));
+        }
+        waiting.tell(|| locked_storage(storage));
+        thread::sleep(LOOK_AGAIN);
+        let is_in = shared.try_lock_to_open(options.access, options.sharing);
+        if is_in.map_err(lock_failed)? {
+            return Ok(shared.is_of_program() || shared.is_named(storage.path()));
+        }
+    }
+}
+
+/// Looks once at the tables; returns `None` if a writer is changing them.
+fn look(region: &Arc<Region>, options: &Options) -> Result<Option<Found>> {
+    let is_per_call = options.sharing == Sharing::PerCall;
     let shared = region.storage().neighbours().expect("the caller has looked");
     let lock_failed = |source| io_error("lock", region.storage().path(), source);
-    for look in 0..LOOKS {
-        if look > 0 {
-            region.storage().end_opening();
-            thread::sleep(LOOK_AGAIN);
-        }
-        region.see_size()?;
-        let opening = begin(&region, options)?;
-        let has_writer = shared.has_writer();
-        let is_cut = refuse_cut(region.storage(), &opening.superblock).is_err();
-        if !is_cut
-            && !options.rebuild_index
-            && (has_writer || opening.superblock.is_clean)
-            && opening.may_read_beside(&region, has_writer)
-            // One that is opening the file may find that they are not to be trusted.
-            && !(has_writer && shared.has_opening_writer())
-        {
-            return opening.finish_beside(&region, is_per_call, None).map(Some);
-        }
-        // Also where a writer was killed after the look.
-        let is_kept = if is_per_call {
-            shared.keep_turns_out()
-        } else {
-            shared.keep_writers_out(Duration::ZERO)
-        };
-        if !is_kept.map_err(lock_failed)? {
-            continue;
-        }
-        region.see_size()?;
-        let opening = begin(&region, options)?;
-        refuse_cut(region.storage(), &opening.superblock)?;
-        let left = if options.rebuild_index || !opening.may_read_beside(&region, false) {
-            None
-        } else if opening.superblock.is_clean {
-            Some(Left(None))
-        } else {
-            opening.left_behind(&region)
-        };
-        if let Some(Left(unfinished)) = left {
-            let are_in = if is_per_call { shared.let_turns_in() } else { shared.let_writers_in() };
-            are_in.map_err(lock_failed)?;
-            return opening.finish_beside(&region, is_per_call, unfinished).map(Some);
-        }
-        if is_per_call {
-            return Ok(None);
-        }
-        return opening.replay(&region, options.rebuild_index).map(Some);
+    let opening = begin(region, options)?;
+    let has_writer = shared.has_writer();
+    let is_cut = refuse_cut(region.storage(), &opening.superblock).is_err();
+    if !is_cut
+        && !options.rebuild_index
+        && (has_writer || opening.superblock.is_clean)
+        && opening.may_read_beside(region, has_writer)
+        // One that is opening the file may find that they are not to be trusted.
+        && !(has_writer && shared.has_opening_writer())
+    {
+        let opened = opening.finish_beside(region, is_per_call, None)?;
+        return Ok(Some(Found::Opened(Box::new(opened))));
     }
-    Err(locked_storage(region.storage()))
+    // Also where a writer was killed after the look.
+    let is_kept =
+        if is_per_call { shared.keep_turns_out() } else { shared.keep_writers_out(Duration::ZERO) };
+    if !is_kept.map_err(lock_failed)? {
+        return Ok(None);
+    }
+    region.see_size()?;
+    let opening = begin(region, options)?;
+    refuse_cut(region.storage(), &opening.superblock)?;
+    let left = if options.rebuild_index || !opening.may_read_beside(region, false) {
+        None
+    } else if opening.superblock.is_clean {
+        Some(Left(None))
+    } else {
+        opening.left_behind(region)
+    };
+    if let Some(Left(unfinished)) = left {
+        let are_in = if is_per_call { shared.let_turns_in() } else { shared.let_writers_in() };
+        are_in.map_err(lock_failed)?;
+        let opened = opening.finish_beside(region, is_per_call, unfinished)?;
+        return Ok(Some(Found::Opened(Box::new(opened))));
+    }
+    if is_per_call {
+        return Ok(Some(Found::NeedsOwnIndex));
+    }
+    let opened = opening.replay(region, options.rebuild_index)?;
+    Ok(Some(Found::Opened(Box::new(opened))))
 }
 
 /// What a killed writer, whose tables can be read, had not finished.

@@ -14,8 +14,9 @@ use super::byte_locks::{self, LockByte};
 use super::neighbours::Neighbours;
 use super::reader_table::{since_boot, taken_places};
 use crate::error::Error;
-use crate::format::{PID_OFFSET, u64_at};
+use crate::format::{LIVE_OFFSET, PID_OFFSET, u64_at};
 use crate::holder::{Holder, HolderRole};
+use crate::live::INODE;
 use crate::options::{Access, Options, Sharing};
 
 /// Returns the error of a handle that was refused at a file, of which this process has another description.
@@ -70,8 +71,7 @@ pub(super) fn holders_of(file: &File, are_all: bool) -> Vec<Holder> {
     let lockers = whole_locks(file);
     let mut holders = Vec::new();
     if Neighbours::is_being_written(file) || Neighbours::is_being_opened(file) {
-        let mut word = [0; 8];
-        let named = file.read_exact_at(&mut word, PID_OFFSET).ok().and_then(|()| writer_in(&word));
+        let named = writer_word(file).and_then(|word| writer_in(&word));
         // One that is opening the file has not written its name.
         let is_named = |pid: u32| lockers.iter().any(|lock| lock.is_exclusive && lock.pid == pid);
         let first = lockers.iter().find(|lock| lock.is_exclusive).map(|lock| lock.pid);
@@ -110,6 +110,19 @@ fn push(holders: &mut Vec<Holder>, holder: Holder) {
     if is_new || holder.role == HolderRole::Reader {
         holders.push(holder);
     }
+}
+
+/// Returns the word of the live header that names a writer of this file: a copy of one that was open has that of
+/// a process which has another file.
+pub(super) fn writer_word(file: &File) -> Option<[u8; 8]> {
+    let read = |offset| {
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, offset).ok().map(|()| word)
+    };
+    let inode = u64_at(&read(LIVE_OFFSET + 8 * INODE as u64)?, 0);
+    // A store has none before its first change.
+    let is_of_file = inode == 0 || inode == file.metadata().ok()?.ino();
+    is_of_file.then(|| read(PID_OFFSET))?
 }
 
 /// Returns the writer that a word of the live header names, if its process lives.
@@ -161,6 +174,7 @@ fn locks_in(text: &str, wanted: &str) -> Vec<WholeLock> {
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
+    use crate::storage::byte_locks::LockKind;
 
     fn refusing(path: &Path, options: &Options) -> Vec<Holder> {
         match options.clone().open(path) {
@@ -214,6 +228,16 @@ mod tests {
         let found = refusing(&path, &Options::new());
         assert_eq!(found[0].role, HolderRole::TakesTurns);
         drop(one);
+
+        let writer = Options::new().open(&path).unwrap();
+        writer.put("a", "c").unwrap();
+        let copy = dir.path().join("copy");
+        fs::copy(&path, &copy).unwrap();
+        let other = File::options().write(true).open(&copy).unwrap();
+        assert!(byte_locks::try_lock(&other, LockByte::WRITER, LockKind::Exclusive).unwrap());
+        // The file names this process, which has the other one.
+        assert_eq!(roles(&refusing(&copy, &Options::new())), [(HolderRole::Writer, None)]);
+        drop((writer, other));
 
         let program = File::open(&path).unwrap();
         program.lock().unwrap();

@@ -13,6 +13,7 @@ use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::{Claims, Room, free_bytes};
 use super::holders::holders_of;
 use super::no_room;
+use super::open::leads_to;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, ReaderTable, Seat, sleep_until_handed_over};
 use super::shared_counts::SharedCounts;
@@ -284,6 +285,11 @@ impl Neighbours {
     /// Returns whether any name leads to the file.
     pub(crate) fn has_name(&self) -> bool {
         Status::of(&self.file).map_or(true, |status| status.link_count > 0)
+    }
+
+    /// Returns whether a name leads to the file.
+    pub(crate) fn is_named(&self, path: &Path) -> bool {
+        Status::of(&self.file).is_ok_and(|opened| leads_to(path, &opened))
     }
 
     /// Returns who stands in the way of this handle.

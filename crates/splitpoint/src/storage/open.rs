@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::Storage;
 use super::byte_locks::{self, LockByte, LockKind};
 use super::failure::io_error;
-use super::holders::{locked, pid_of, refused};
+use super::holders::{locked, pid_of, refused, writer_word};
 use super::mapped::Mapped;
 use super::neighbours::{Asked, Neighbours, let_writers_in, try_keep_writers_out};
 use super::reader_table::{sleep_until_handed_over, wait_for_hand_over};
@@ -21,14 +21,13 @@ use super::shared_file::{OtherFile, SharedFile};
 use super::status::Status;
 use super::waiting::Waiting;
 use crate::error::{Error, Result, Unsupported};
-use crate::format::PID_OFFSET;
 use crate::options::{Access, Create, Options, Sharing};
 
 /// Number of times that a file which other processes keep replacing is opened before it counts as
 /// locked.
 const OPENINGS_MAX: u32 = 100;
 /// How long a reader waits at least for a writer that is opening the file.
-const OPENING_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const OPENING_WAIT: Duration = Duration::from_secs(30);
 /// How long a writer waits at least where none is.
 const MOMENT: Duration = Duration::from_millis(50);
 /// How long to wait at most between two looks at a file that is locked.
@@ -223,7 +222,7 @@ pub(super) fn is_named(file: &File, path: &Path) -> Result<bool> {
 }
 
 /// Returns whether a name leads to the file that was opened.
-fn leads_to(path: &Path, opened: &Status) -> bool {
+pub(super) fn leads_to(path: &Path, opened: &Status) -> bool {
     Status::at(path).is_ok_and(|named| named.is_same_file(opened))
 }
 
@@ -268,6 +267,11 @@ impl Observer {
     pub(crate) fn begin_reading(&self) -> io::Result<Reading<'_>> {
         byte_locks::try_lock(&self.file, LockByte::pin(0), LockKind::Shared)?;
         Ok(Reading(&self.file))
+    }
+
+    /// Returns whether a writer is opening the file, or making a store in it.
+    pub(crate) fn is_being_opened(&self) -> bool {
+        Neighbours::is_being_opened(&self.file)
     }
 
     /// Locks writers out, or returns `None` if there is one.
@@ -359,9 +363,7 @@ pub(crate) fn remove_new(path: &Path) {
 /// Returns the process that the live header names, if it lives. While the file is locked that is
 /// the writer, unless readers have locked it after a writer was killed.
 pub(super) fn writer_pid(file: &File) -> Option<u32> {
-    let mut bytes = [0; 8];
-    file.read_exact_at(&mut bytes, PID_OFFSET).ok()?;
-    pid_of(&bytes)
+    pid_of(&writer_word(file)?)
 }
 
 /// Makes the name of a new file durable.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use splitpoint::{Db, Options, Sharing};
+use splitpoint::{Db, Error, FileKind, Options, Sharing};
 
 use crate::bank;
 use crate::churn;
@@ -67,6 +67,7 @@ fn another_process_plays_its_role() {
         "hold" => hold(path),
         "add" => add(path),
         "busy" => be_busy(path),
+        "any" => be_anybody(path, rng),
         "tell" => bank::tell(path, seed),
         "audit" => bank::audit(path, seed),
         "keep" => churn::keep(path, seed),
@@ -205,6 +206,77 @@ fn add(path: &Path) {
         }
         db.close().expect("it closes");
     }
+}
+
+/// Opens the file in every way, one after the other, and adds to a number where it may; the last handle is left
+/// as a kill leaves it. Whoever comes waits until the others let it in.
+fn be_anybody(path: &Path, mut rng: Rng) {
+    let mut seen = 0;
+    for turn in 0..12 {
+        let sharings = [Sharing::OneWriter, Sharing::Exclusive, Sharing::Shared, Sharing::PerCall];
+        let sharing = sharings[rng.index(4)];
+        match rng.below(6) {
+            0 => {
+                let copy = path.with_extension(format!("{}-{turn}", std::process::id()));
+                match splitpoint::backup::backup(path, &copy) {
+                    Err(error) if is_not_there(&error) => continue,
+                    copied => copied.expect("it is copied"),
+                };
+                let db = Options::new().read_only().open(&copy).expect("the copy opens");
+                see_more(&mut seen, &db);
+            }
+            1 | 2 => {
+                let options = compacting().read_only().sharing(sharing);
+                let db = match options.open(path) {
+                    Err(error) if is_not_there(&error) => continue,
+                    opened => opened.expect("it waits until it may read"),
+                };
+                see_more(&mut seen, &db);
+                match db.check() {
+                    // It waits for turns alone, and for no other writer.
+                    Err(Error::Locked { .. }) if sharing != Sharing::Exclusive => {}
+                    checked => assert!(checked.expect("nobody writes").is_clean()),
+                }
+                see_more(&mut seen, &db);
+            }
+            _ => {
+                let opened = compacting().sharing(sharing).open(path);
+                let db = opened.expect("it waits until it may write");
+                see_more(&mut seen, &db);
+                for _ in 0..rng.below(5) {
+                    let number = db.increment(b"number", 1).expect("its turn comes");
+                    say("added");
+                    assert!(number > seen, "{number} after {seen}");
+                    seen = number;
+                }
+                if rng.below(8) == 0 {
+                    std::mem::forget(db);
+                    return;
+                }
+                if rng.below(2) == 0 {
+                    db.close().expect("it closes");
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether a file is missing, or nobody has come further than to make it.
+fn is_not_there(error: &Error) -> bool {
+    match error {
+        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        Error::NotAStore { found, .. } => *found == FileKind::Empty,
+        _ => false,
+    }
+}
+
+/// Looks at a number that must not go back.
+fn see_more(seen: &mut i64, db: &Db) {
+    let value = db.get(b"number").expect("it is sound");
+    let number =
+        value.map_or(0, |value| i64::from_le_bytes(value[..].try_into().expect("a number")));
+    assert!(number >= *seen, "{number} after {seen}");
+    *seen = number;
 }
 
 /// Changes the file by turns without a pause, and so keeps its place between them.
@@ -469,6 +541,32 @@ fn a_number_to_which_processes_add_by_turns_is_exact() {
         assert!(process.child.wait().unwrap().success());
     }
     assert_eq!(number_in(&Db::open(&path).unwrap(), b"number"), 100);
+}
+
+#[test]
+fn handles_of_every_kind_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = Rng::new(seed());
+    for round in 0..rounds(4, 400) {
+        let path = dir.path().join(format!("{round}.spt"));
+        let mut added = 0;
+        if rng.below(2) == 0 {
+            let db = Db::open(dir.path().join("first")).unwrap();
+            added = db.increment(b"number", 1).unwrap();
+            // As a power loss leaves it.
+            std::fs::copy(dir.path().join("first"), &path).unwrap();
+        }
+        let processes: Vec<_> =
+            (0..4).map(|_| Process::start("any", &path, rng.below(u64::MAX))).collect();
+        for mut process in processes {
+            let lines = (&mut process.said).lines().map_while(Result::ok);
+            added += lines.map(|line| i64::from(line.ends_with("added"))).sum::<i64>();
+            assert!(process.child.wait().unwrap().success(), "round {round}");
+        }
+        let db = Db::open(&path).unwrap();
+        assert_eq!(db.increment(b"number", 0).unwrap(), added, "round {round}");
+        assert_sound(&db);
+    }
 }
 
 #[test]
