@@ -5,7 +5,6 @@
 //! has no threads, and would wait for a lock that one of them had.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -392,8 +391,6 @@ fn a_recovery_during_which_its_descriptor_became_a_strangers_writes_nothing() {
 #[test]
 fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing() {
     alone("an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing", || {
-        /// The word of the last turn, which an opening erases before it waits.
-        const TURN_OFFSET: u64 = 12_288 + 24;
         let dir = tempfile::tempdir().unwrap();
         let path = new_store(&dir);
         let other = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
@@ -402,24 +399,21 @@ fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing(
             let stranger = dir.path().join("log");
             let log = File::options().read(true).write(true).create_new(true).open(&stranger);
             let log = Arc::new(log.unwrap());
-            let is_opened = Arc::new(AtomicBool::new(false));
-            let taking = std::thread::spawn({
-                let (log, file) = (log.clone(), open_file(&path, false));
-                let is_opened = is_opened.clone();
+            let taken = Arc::new(AtomicBool::new(false));
+            let take = {
+                let (log, taken) = (log.clone(), taken.clone());
                 move || {
-                    let mut word = [1; 8];
-                    while word != [0; 8] && !is_opened.load(Ordering::SeqCst) {
-                        file.read_exact_at(&mut word, TURN_OFFSET).unwrap();
+                    if !taken.swap(true, Ordering::SeqCst) {
+                        system::take_numbers(&log);
                     }
-                    system::take_numbers(&log);
-                    std::mem::forget(file);
+                    false
                 }
-            });
-            let opened = Options::new().sharing(Sharing::PerCall).rebuild_index().open(&path);
-            let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io);
+            };
+            let options = Options::new().sharing(Sharing::PerCall).rebuild_index();
+            let opened = options.stop_waiting(take).open(&path);
+            let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io)
+                && taken.load(Ordering::SeqCst);
             std::mem::forget(opened);
-            is_opened.store(true, Ordering::SeqCst);
-            taking.join().unwrap();
             let again = open_file(&stranger, true);
             is_refused && log.metadata().unwrap().len() == 0 && lock_whole(&again, libc::F_WRLCK)
         });
