@@ -22,8 +22,13 @@ use crate::progress::{Progress, ProgressMode, Total};
 use crate::report::rebuilt_from;
 use crate::shell::shell_word;
 
-/// How long a command waits for its turn to write before it says for whom.
+/// How long a command waits before it says for whom.
 const WAIT_IN_SILENCE: Duration = Duration::from_secs(1);
+
+/// How long a command that reads waits for a process that keeps it out, unless the user says.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long to wait between two attempts at work that a store in use refuses.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The values of a table, key by key.
 pub(crate) type Values<'a> = Box<dyn Iterator<Item = Result<KeyValue<'a>, Error>> + 'a>;
@@ -179,8 +184,8 @@ fn open_with(path: &Path, options: &Options, console: Console) -> Result<Opened,
 }
 
 /// Opens an existing table for reading, and notes if the index of a store had to be rebuilt.
-pub(crate) fn open(path: &Path, console: Console) -> Result<Opened> {
-    let opened = open_untouched(path, console).map_err(|error| opening(path, &error))?;
+pub(crate) fn open(path: &Path, wait_max: Duration, console: Console) -> Result<Opened> {
+    let opened = open_to_read(path, wait_max, console).map_err(|error| opening(path, &error))?;
     if let Some(db) = opened.as_store() {
         note_rebuilt(path, db, console);
     }
@@ -190,12 +195,19 @@ pub(crate) fn open(path: &Path, console: Console) -> Result<Opened> {
 /// Opens an existing store for reading, for features that only a store has, and notes if its index
 /// had to be rebuilt.
 pub(crate) fn open_store(path: &Path, console: Console) -> Result<Db> {
-    open_store_with(path, &Options::new(), console)
+    open_store_with(path, &Options::new(), WAIT_MAX, console)
 }
 
 /// Does the same with other options.
-pub(crate) fn open_store_with(path: &Path, options: &Options, console: Console) -> Result<Db> {
-    let opened = with_progress(&options.clone().read_only(), console).open(path);
+pub(crate) fn open_store_with(
+    path: &Path,
+    options: &Options,
+    wait_max: Duration,
+    console: Console,
+) -> Result<Db> {
+    let options = with_progress(&options.clone().read_only(), console);
+    let opened =
+        wait(path, wait_max, console, |time| options.clone().lock_timeout(time).open(path));
     let db = opened.map_err(|error| opening(path, &error))?;
     note_rebuilt(path, &db, console);
     Ok(db)
@@ -211,9 +223,67 @@ fn note_rebuilt(path: &Path, db: &Db, console: Console) {
     }
 }
 
-/// Opens an existing table for reading, without any note, and returns the library's error.
+/// Opens an existing table for reading, without a note on its index, and returns the library's error.
+pub(crate) fn open_to_read(
+    path: &Path,
+    wait_max: Duration,
+    console: Console,
+) -> Result<Opened, Error> {
+    let options = Options::new().read_only();
+    wait(path, wait_max, console, |time| {
+        open_with(path, &options.clone().lock_timeout(time), console)
+    })
+}
+
+/// Does the same at once or not at all.
 pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Opened, Error> {
     open_with(path, &Options::new().read_only(), console)
+}
+
+/// Calls `work`, which needs a table that nobody changes meanwhile, until it finds one.
+pub(crate) fn wait_for_rest<T>(
+    path: &Path,
+    wait_max: Duration,
+    console: Console,
+    mut work: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    wait(path, wait_max, console, |time| {
+        let begun = Instant::now();
+        loop {
+            let done = work();
+            if begun.elapsed() >= time || !matches!(done, Err(Error::Locked { .. })) {
+                return done;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    })
+}
+
+/// Calls `open` with how long to wait for others to close the table at `path`, the first time in silence; then says
+/// for whom it waits.
+fn wait<T>(
+    path: &Path,
+    lock_timeout: Duration,
+    console: Console,
+    mut open: impl FnMut(Duration) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let begun = Instant::now();
+    let opened = open(lock_timeout.min(WAIT_IN_SILENCE));
+    let Err(Error::Locked { path: locked, holders }) = &opened else { return opened };
+    let rest = lock_timeout.saturating_sub(begun.elapsed());
+    // Other access methods do not wait.
+    if rest.is_zero() || splitpoint::is_url(path) {
+        return opened;
+    }
+    note_wait(locked, holders, lock_timeout, console);
+    loop {
+        // Whoever comes next may be of a kind beside which there is another way.
+        let rest = lock_timeout.saturating_sub(begun.elapsed());
+        let opened = open(rest.min(WAIT_IN_SILENCE));
+        if rest.is_zero() || !matches!(opened, Err(Error::Locked { .. })) {
+            return opened;
+        }
+    }
 }
 
 /// Opens an existing table for writing, and notes if it is a store that had not been closed.
@@ -267,7 +337,7 @@ pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result
             let is_missing = !splitpoint::is_url(path) && path.symlink_metadata().is_err();
             if is_missing && matches!(error, Error::Exists { .. }) {
                 // The path is the common stem of a table in two files; its own error says more.
-                open(path, console)?.expect_writable()?;
+                open(path, WAIT_MAX, console)?.expect_writable()?;
             }
             Err(creating(path, &error))
         }
@@ -312,25 +382,9 @@ impl WriteOptions {
         console: Console,
         mut open: impl FnMut(&Options) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut open_within = |time| open(&self.options.clone().lock_timeout(time));
-        let in_silence = self.lock_timeout.min(WAIT_IN_SILENCE);
-        let begun = Instant::now();
-        let opened = open_within(in_silence);
-        let Err(Error::Locked { path: locked, holders }) = &opened else { return opened };
-        let rest = self.lock_timeout.saturating_sub(begun.elapsed());
-        // Other access methods do not wait.
-        if rest.is_zero() || splitpoint::is_url(path) {
-            return opened;
-        }
-        note_wait(locked, holders, self.lock_timeout, console);
-        loop {
-            // Whoever comes next may be of a kind beside which there is another way.
-            let rest = self.lock_timeout.saturating_sub(begun.elapsed());
-            let opened = open_within(rest.min(WAIT_IN_SILENCE));
-            if rest.is_zero() || !matches!(opened, Err(Error::Locked { .. })) {
-                return opened;
-            }
-        }
+        wait(path, self.lock_timeout, console, |time| {
+            open(&self.options.clone().lock_timeout(time))
+        })
     }
 
     /// Returns the options of a handle that changes the table at `path` by turns. Each change waits as long

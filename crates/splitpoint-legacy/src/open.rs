@@ -64,8 +64,13 @@ pub fn open_damaged(path: impl AsRef<Path>) -> Result<OldFile> {
 
 /// Opens the file at `path` for [`splitpoint::open`], if it is an old file that this library knows.
 pub(crate) fn recognize(path: &Path, _options: &Options) -> Result<Option<Box<dyn Table>>> {
-    match open(path) {
-        Ok(file) => Ok(Some(Box::new(file))),
+    let opened = find(path).and_then(|found| match &found.mark {
+        // Made since the library has found none.
+        Some(identity) if identity.format == Format::Store => Ok(None),
+        _ => open_found(path, found, false).map(Some),
+    });
+    match opened {
+        Ok(file) => Ok(file.map(|file| Box::new(file) as _)),
         Err(error) if matches!(error.kind(), ErrorKind::NotAStore | ErrorKind::NotFound) => {
             Ok(None)
         }
@@ -102,7 +107,11 @@ fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
 }
 
 fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
-    let Found { files, source, mark } = find(path)?;
+    open_found(path, find(path)?, is_salvage)
+}
+
+fn open_found(path: &Path, found: Found, is_salvage: bool) -> Result<OldFile> {
+    let Found { files, source, mark } = found;
     if let Some(identity) = mark {
         return by_format(source, identity, is_salvage).map(OldFile::new);
     }

@@ -75,7 +75,7 @@ use crate::region::{Region, read_superblock, unknown_features};
 use crate::storage::Storage;
 use crate::storage::failure::io_error;
 use crate::storage::new_file::NewFile;
-use crate::storage::open::{Observed, Observer, Reading, WritersOut, open_to_observe};
+use crate::storage::open::{Observed, Observer, Reading, TURN_WAIT, WritersOut, open_to_observe};
 use crate::store::{Mark, Store};
 
 /// Bytes written between two calls of the progress function.
@@ -258,7 +258,7 @@ impl<'a> Backup<'a> {
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the source is damaged before its last
     ///   commit. Its index is not looked at.
     /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process created or recovered the source
-    ///   for two seconds, or has it for itself, or if the space of the store was used again for the
+    ///   for two seconds, or has it for itself for ten, or if the space of the store was used again for the
     ///   first time meanwhile. In the last case try again.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the hash function of the
     ///   source is not known, see [`hash`](Self::hash).
@@ -312,7 +312,7 @@ impl<'a> Backup<'a> {
 
     /// Opens a store whose space was used again, to read it beside a writer if there is one.
     fn open_compacted(&self, source: &FileSource) -> Result<Store> {
-        let mut options = Options::new().create(Create::Never).read_only();
+        let mut options = Options::new().create(Create::Never).read_only().lock_timeout(TURN_WAIT);
         if let Some(hash) = &self.hash {
             options = options.hash(hash.clone());
         }

@@ -51,6 +51,7 @@ use crate::error::{Error, Result};
 use crate::format::{APPLICATION_BYTES, Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::graves::Graves;
 use crate::hash::HashFunction;
+use crate::holder::HolderRole;
 use crate::horizons::Horizons;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
@@ -563,7 +564,12 @@ impl Store {
 
     /// Returns the error of what cannot be done beside the writer.
     pub(crate) fn locked(&self) -> Error {
-        locked_storage(self.region.storage())
+        let mut error = locked_storage(self.region.storage());
+        if let Error::Locked { holders, .. } = &mut error {
+            // One that has gone meanwhile leaves the readers, of which this handle may be one.
+            holders.retain(|holder| holder.role != HolderRole::Reader);
+        }
+        error
     }
 
     /// Returns the handles in other processes, and others in this one, that read the file and have a place

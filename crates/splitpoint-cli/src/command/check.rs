@@ -8,7 +8,7 @@ use splitpoint::check::CheckReport;
 use splitpoint::{Error, TableCheck};
 use splitpoint_legacy::{Doubt, Format, OldFile};
 
-use crate::command::shared::Showing;
+use crate::command::shared::{Showing, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::loss::Numbers;
@@ -23,8 +23,8 @@ use crate::verify::verify;
 /// both. Prints one line per damaged place, with its byte offset, and exits with code 1 if there is
 /// any. Consequences, such as slots that point into the damage, are only counted, on one more line.
 ///
-/// Nobody can write to the store meanwhile. If another process writes to the store all the time, check
-/// a copy made by `splitpoint backup`.
+/// Nobody can write to the store meanwhile, and check waits up to 10 s for a process that does. If one
+/// writes all the time, check a copy made by `splitpoint backup`.
 ///
 /// Most old files have no checksums, so check walks every chain and compares the records, pages and
 /// blocks that it finds with the numbers in the file. It reports a file that is truncated or was
@@ -41,6 +41,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     showing: Showing,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// What a check found.
@@ -166,7 +169,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 fn check(args: &Args, console: Console) -> Result<Report> {
     let path = args.file.as_path();
     let store = path.display().to_string();
-    let opened = match store::open_untouched(path, console) {
+    let opened = match store::open_to_read(path, args.turn.wait_max(), console) {
         Ok(opened) => opened,
         // A store too damaged to open is a result of the check, not a failure to check.
         Err(ref error @ Error::Corrupt { what, offset, expected, found }) => {
@@ -179,7 +182,9 @@ fn check(args: &Args, console: Console) -> Result<Report> {
     };
     let report = match (opened.as_store(), opened.as_old()) {
         (Some(db), _) => {
-            verify(db, args.showing.progress, console).map(|report| report_of(store, &report))
+            let check = || verify(db, args.showing.progress, console);
+            store::wait_for_rest(path, args.turn.wait_max(), console, check)
+                .map(|report| report_of(store, &report))
         }
         (None, Some(file)) => check_old(store, file),
         (None, None) => opened.check().map(|report| report_of_other(store, report)),

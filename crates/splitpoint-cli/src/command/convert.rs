@@ -97,7 +97,7 @@ struct Report {
 /// Converts every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut goal = Goal::of(args)?;
-    let opened = store::open(&args.source, console)?;
+    let opened = store::open(&args.source, store::WAIT_MAX, console)?;
     let mut expected = survey(&opened, args, console)?;
     let keep = goal.keep(args);
     let several = expected.settle_several(args, keep)?;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::command::shared::Turn;
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
 use crate::loss::Extent;
@@ -23,11 +24,14 @@ pub(crate) struct Args {
     /// Print the number in a JSON object
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// Prints the number of records.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let opened = store::open(&args.file, console)?;
+    let opened = store::open(&args.file, args.turn.wait_max(), console)?;
     let extent = Extent::of(&opened)?;
     print(args, extent.record_count)?;
     extent.warn_if_unknown(console);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use splitpoint::Error;
 
 use crate::bytes::shown;
+use crate::command::shared::Turn;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{Contents, DumpFormat, WriteError};
@@ -51,11 +52,14 @@ pub(crate) struct Args {
     /// When to show progress
     #[arg(long, value_enum, default_value_t)]
     progress: ProgressMode,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// Writes every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let opened = store::open(&args.file, console)?;
+    let opened = store::open(&args.file, args.turn.wait_max(), console)?;
     let extent = Extent::of(&opened)?;
     extent.warn_if_unknown(console);
     // The walk over an old file has already found all damage. For other tables, verify first: a

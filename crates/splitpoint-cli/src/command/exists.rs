@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use splitpoint::TableExt as _;
 
-use crate::command::shared::Keys;
+use crate::command::shared::{Keys, Turn};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::loss;
@@ -25,12 +25,15 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     keys: Keys,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// Fails silently if a key is missing.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let keys = args.keys.parse()?;
-    let opened = store::open(&args.file, console)?;
+    let opened = store::open(&args.file, args.turn.wait_max(), console)?;
     loss::warn_at_once(&opened, console);
     keys.try_for_each(|keys| {
         let values = opened.get_many(keys).map_err(|error| opened.failed(&error))?;

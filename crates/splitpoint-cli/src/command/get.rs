@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use splitpoint::{Snapshot, TableExt as _};
 
 use crate::bytes::{Notation, escaped, shown};
-use crate::command::shared::Keys;
+use crate::command::shared::{Keys, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
@@ -45,12 +45,15 @@ pub(crate) struct Args {
     /// Print one JSON object per line, with key and value
     #[arg(long, conflicts_with = "null")]
     json: bool,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// Prints the values of keys.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let keys = args.keys.parse()?;
-    let opened = store::open(&args.file, console)?;
+    let opened = store::open(&args.file, args.turn.wait_max(), console)?;
     loss::warn_at_once(&opened, console);
     let mut lookup = Lookup {
         args,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use splitpoint::Error;
 
 use crate::bytes::{Notation, escaped};
+use crate::command::shared::Turn;
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
@@ -46,11 +47,14 @@ pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long, conflicts_with = "null")]
     json: bool,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// Prints every key.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let opened = store::open(&args.file, console)?;
+    let opened = store::open(&args.file, args.turn.wait_max(), console)?;
     let mut out = console::data();
     let is_shown = console::is_terminal() && !args.null && !args.hex;
     let (mut damage, mut listed) = (None, 0);

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use splitpoint::repair::{RepairProgress, RepairReport};
+use splitpoint::repair::{RepairProgress, RepairReport, repair_with};
 use splitpoint::{Error, ErrorKind, Options};
 
-use crate::command::shared::Saving;
+use crate::command::shared::{Saving, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Watch;
@@ -35,6 +35,9 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     saving: Saving,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// The outcome of a repair.
@@ -76,11 +79,11 @@ struct Range {
 }
 
 /// Saves the readable records of a store.
-pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> {
+pub(super) fn run(Args { saving: args, turn }: &Args, console: Console) -> Result<()> {
     let mut watch = Watch::over(Some(partial_of(&args.output, "repair")));
     let mut bar: Option<(&'static str, Progress)> = None;
     let mut last = (0, 0);
-    let progress = |progress: RepairProgress| {
+    let mut progress = |progress: RepairProgress| {
         if bar.as_ref().is_none_or(|(phase, _)| *phase != progress.phase) {
             if let Some((_, mut bar)) = bar.take() {
                 bar.finish(last.0, last.1);
@@ -95,8 +98,9 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
         }
         watch.look(false)
     };
-    let repaired =
-        splitpoint::repair::repair_with(&args.file, &args.output, &Options::new(), progress);
+    let repaired = store::wait_for_rest(&args.file, turn.wait_max(), console, || {
+        repair_with(&args.file, &args.output, &Options::new(), &mut progress)
+    });
     if let Some((_, mut bar)) = bar {
         bar.finish(last.0, last.1);
     }

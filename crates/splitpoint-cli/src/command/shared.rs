@@ -26,19 +26,23 @@ pub(super) struct Showing {
     pub(super) progress: ProgressMode,
 }
 
-/// How long a command waits for its turn to write.
+/// How long a command waits for others.
 #[derive(Debug, clap::Args)]
 pub(super) struct Turn {
-    /// Wait at most this long for a process that writes to the store; 0 fails at once
+    /// Wait at most this long for a process that keeps this command out; 0 fails at once
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     lock_timeout: u64,
 }
 
 impl Turn {
+    /// Returns how long the command waits at most.
+    pub(super) fn wait_max(&self) -> Duration {
+        Duration::from_secs(self.lock_timeout)
+    }
+
     /// Returns how to open a table that the command may change.
     pub(super) fn options(&self, options: Options) -> WriteOptions {
-        let lock_timeout = Duration::from_secs(self.lock_timeout);
-        WriteOptions { options, lock_timeout, may_take_turns: false }
+        WriteOptions { options, lock_timeout: self.wait_max(), may_take_turns: false }
     }
 
     /// Does the same for a command that may change it by turns with others.

@@ -10,7 +10,7 @@ use splitpoint::{Db, Options};
 
 use crate::bytes::Notation;
 use crate::chains::{self, Form};
-use crate::command::shared::try_for_each_key;
+use crate::command::shared::{Turn, try_for_each_key};
 use crate::command::watch;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
@@ -78,6 +78,9 @@ pub(crate) struct Args {
     /// Print all of it as a JSON object
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// Prints counts, sizes and the chain histogram.
@@ -88,7 +91,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
             return Err(Failure::new(Exit::Usage, "--lookups with --watch prints no JSON")
                 .hint("leave out --watch, or --lookups, or --json"));
         }
-        let db = store::open_store_with(&args.file, &Options::new().instrument(true), console)?;
+        let db = store::open_store_with(
+            &args.file,
+            &Options::new().instrument(true),
+            args.turn.wait_max(),
+            console,
+        )?;
         look_up(&db, args, keys)?;
         return print(args, name, &stats_of(&db, &args.file)?);
     }
@@ -96,7 +104,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         let form = if args.json { watch::Form::Json } else { watch::Form::Text(args.style) };
         return watch::watch(&args.file, Duration::from_secs(seconds), form, console);
     }
-    let opened = store::open(&args.file, console)?;
+    let opened = store::open(&args.file, args.turn.wait_max(), console)?;
     loss::warn_at_once(&opened, console);
     let failed = |error| opened.failed(&error);
     let stats = opened.stats().map_err(failed)?;

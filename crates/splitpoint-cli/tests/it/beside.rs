@@ -211,6 +211,77 @@ fn a_command_that_writes_waits_its_turn_and_says_for_whom() {
 }
 
 #[test]
+fn a_command_that_reads_waits_for_whoever_keeps_it_out() {
+    let sandbox = Sandbox::with_words();
+    let id = std::process::id();
+    // What keeps each of them out, and what it prints then.
+    let commands: [(&[&str], Sharing, &str); 7] = [
+        (&["get", "words.spt", "banana"], Sharing::Exclusive, "2"),
+        (&["exists", "words.spt", "banana"], Sharing::Exclusive, ""),
+        (&["count", "words.spt"], Sharing::Exclusive, "3\n"),
+        (&["list", "words.spt"], Sharing::Exclusive, ""),
+        (&["stat", "words.spt"], Sharing::Exclusive, ""),
+        (&["check", "words.spt"], Sharing::OneWriter, "`words.spt` is sound"),
+        (&["repair", "words.spt", "-o", "saved"], Sharing::OneWriter, "saved 3 keys"),
+    ];
+    for (args, sharing, printed) in commands {
+        let db = Options::new().sharing(sharing).open(sandbox.path("words.spt")).unwrap();
+        let refused = sandbox.run(&[args, &["--lock-timeout", "0"]].concat());
+        assert_eq!(refused.exit, 3, "{args:?}");
+        let mut command = sandbox.program(&[args, &["--lock-timeout", "900"]].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command.spawn().unwrap();
+        let mut messages = BufReader::new(command.stderr.take().unwrap());
+        let mut line = String::new();
+        messages.read_line(&mut line).unwrap();
+        let expected = format!(
+            "splitpoint: waiting for `words.spt`, locked by process {id} (writer); giving up after \
+             900 s\n"
+        );
+        assert_eq!(without_ages(&line), expected, "{args:?}");
+        db.close().unwrap();
+        let outcome = end_of(command, "a command that waits");
+        assert_eq!(outcome.exit, 0, "{args:?}");
+        assert!(outcome.text().starts_with(printed), "{args:?}: {}", outcome.text());
+    }
+}
+
+/// Nobody sees more of the others than that they come and go.
+#[test]
+fn commands_of_every_kind_wait_for_each_other() {
+    let sandbox = Sandbox::with_words();
+    std::thread::scope(|threads| {
+        for thread in 0..4 {
+            let sandbox = &sandbox;
+            threads.spawn(move || {
+                let (key, copy) = (format!("key {thread}"), format!("copy {thread}"));
+                let saved = format!("saved {thread}");
+                let seed = thread.to_string();
+                let commands: [&[&str]; 9] = [
+                    &["put", "-q", "words.spt", &key, "value"],
+                    &["rehash", "-q", "words.spt", "--seed", &seed],
+                    &["get", "words.spt", &key],
+                    &["check", "-q", "words.spt"],
+                    &["backup", "-q", "words.spt", &copy],
+                    &["repair", "-q", "words.spt", "-o", &saved],
+                    &["compact", "-q", "words.spt"],
+                    &["dump", "words.spt", "--progress", "never"],
+                    &["delete", "-q", "words.spt", &key],
+                ];
+                for args in commands {
+                    let wait: &[&str] =
+                        if args[0] == "backup" { &[] } else { &["--lock-timeout", "900"] };
+                    let outcome = sandbox.run(&[args, wait].concat());
+                    assert_eq!(outcome.exit, 0, "{args:?}: {}", outcome.stderr);
+                }
+            });
+        }
+    });
+    sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
+    assert_eq!(sandbox.run(&["check", "-q", "words.spt"]).exit, 0);
+}
+
+#[test]
 fn a_signal_ends_the_wait() {
     let sandbox = Sandbox::new();
     let loading = Loading::start(&sandbox, 10);

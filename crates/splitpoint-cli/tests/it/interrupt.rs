@@ -79,7 +79,7 @@ fn a_store_that_is_written_names_the_process_that_does_it() {
             ),
         );
     }
-    sandbox.run(&["check", "a.spt"]).check(
+    sandbox.run(&["check", "a.spt", "--lock-timeout", "0"]).check(
         3,
         "",
         &format!(

@@ -163,7 +163,8 @@ fn repair_of_a_store_that_is_being_written_is_refused() {
         assert!(writer.try_wait().expect("the program can be waited for").is_none());
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let outcome = sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]);
+    let args = ["repair", "words.spt", "-o", "saved.spt", "--lock-timeout", "0"];
+    let outcome = sandbox.run(&args);
     let locked = format!("`words.spt` is locked by process {} (writer)", writer.id());
     outcome.check_error(3, &locked);
     assert!(!sandbox.path("saved.spt").exists());
