@@ -10,7 +10,7 @@ use splitpoint::{Create, Db, SharedFile, open_regular};
 use splitpoint_ffi::{Identity, Predecessor, errno_of};
 
 use crate::database::{Database, Failure};
-use crate::descriptor::{Descriptor, Flags};
+use crate::descriptor::Descriptor;
 use crate::opening::{code_of, is_own_dir, make_dir, options, write_dir};
 
 impl Database {
@@ -72,15 +72,15 @@ impl Database {
 
     /// Makes `NAME.dir` what it is beside a store, and has its descriptor lead there.
     fn replace_dir(&mut self, old: Option<&Predecessor>) -> io::Result<()> {
-        let mode = fs::metadata(&self.names.pag)?.mode() & 0o777;
         if let Some(old) = old {
+            let mode = fs::metadata(&self.names.pag)?.mode() & 0o777;
             let new = old.place_of_successor();
             let _ = fs::remove_file(&new);
             write_dir(File::create_new(&new)?)?;
             fs::set_permissions(&new, Permissions::from_mode(mode))?;
             old.replace(&new)?;
         } else {
-            make_dir(&self.names, Flags { mode, ..self.flags })?;
+            make_dir(&self.names, self.flags)?;
         }
         let dir = File::options().read(true).write(true).open(&self.names.dir)?;
         match &mut self.dir {

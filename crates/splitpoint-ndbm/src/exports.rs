@@ -16,8 +16,6 @@ use crate::gdbm_errno::{self, Kind};
 use crate::lent::Lent;
 use crate::opening::Request;
 
-/// `DBM_INSERT`
-const INSERT: c_int = 0;
 /// `DBM_REPLACE`
 const REPLACE: c_int = 1;
 
@@ -107,7 +105,8 @@ pub unsafe extern "C" fn dbm_fetch(dbm: *mut DBM, key: Datum) -> Datum {
     unsafe { look_up(dbm, fetch) }
 }
 
-/// Stores a pair: 0, or 1 if `DBM_INSERT` found the key, whose value stays; -1 if it failed.
+/// Stores a pair: 0, or 1 if `DBM_INSERT` found the key, whose value stays; -1 if it failed. Any other mode than
+/// `DBM_REPLACE` is `DBM_INSERT`, as in gdbm's library.
 ///
 /// # Safety
 ///
@@ -115,11 +114,7 @@ pub unsafe extern "C" fn dbm_fetch(dbm: *mut DBM, key: Datum) -> Datum {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dbm_store(dbm: *mut DBM, key: Datum, value: Datum, mode: c_int) -> c_int {
     let store = |handle: &mut Handle| {
-        let mode = match mode {
-            INSERT => StoreMode::Insert,
-            REPLACE => StoreMode::Replace,
-            _ => return Err(EINVAL),
-        };
+        let mode = if mode == REPLACE { StoreMode::Replace } else { StoreMode::Insert };
         // SAFETY: the contract of ndbm.
         let key = unsafe { bytes(key) }?;
         // SAFETY: the contract of ndbm.

@@ -1,8 +1,8 @@
 //! Opens a database: which of its files are there, what they are, and what may be done with them.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use libc::{
@@ -228,12 +228,10 @@ pub(crate) fn options(is_read_only: bool) -> Options {
 pub(crate) fn make_dir(names: &Names, flags: Flags) -> io::Result<bool> {
     let pag = fs::metadata(&names.pag)?;
     let made = match fs::metadata(&names.dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            flags.new_file().open(&names.dir).and_then(write_dir)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => new_dir(&names.dir, &pag, flags),
         Err(error) => return Err(error),
         Ok(dir) if (dir.dev(), dir.ino()) == (pag.dev(), pag.ino()) => {
-            replace_dir(names, Flags { mode: pag.mode() & 0o777, ..flags })
+            replace_dir(names, &pag, flags)
         }
         Ok(dir) if dir.len() == 0 => {
             return write_dir(File::options().write(true).open(&names.dir)?).map(|()| true);
@@ -247,14 +245,26 @@ pub(crate) fn make_dir(names: &Names, flags: Flags) -> io::Result<bool> {
 }
 
 /// Puts a new `NAME.dir` in the place of one that is another name of `NAME.pag`.
-fn replace_dir(names: &Names, flags: Flags) -> io::Result<()> {
+fn replace_dir(names: &Names, pag: &Metadata, flags: Flags) -> io::Result<()> {
     let new = beside(&names.dir, ".splitpoint-new");
     // One that another user has left in a folder where each may remove only his own (S_ISVTX).
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => write_dir(flags.new_file().open(&new)?)?,
+        _ => new_dir(&new, pag, flags)?,
     }
     fs::rename(&new, &names.dir).inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// Creates a `NAME.dir` with the permissions of `NAME.pag`: whoever may open that has to open this too, and the
+/// program has given no mode if it did not ask to create the database.
+fn new_dir(path: &Path, pag: &Metadata, flags: Flags) -> io::Result<()> {
+    let mode = pag.mode() & 0o777;
+    let file = Flags { mode, ..flags }.new_file().open(path)?;
+    if file.metadata()?.mode() & 0o777 != mode {
+        // The umask has taken something away.
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    write_dir(file)
 }
 
 /// Writes what a `NAME.dir` holds.

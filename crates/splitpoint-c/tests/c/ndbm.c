@@ -62,6 +62,7 @@ static void pairs(DBM *db)
     CHECK(dbm_store(db, text("Peru"), text("Cusco"), DBM_INSERT) == 1);
     CHECK(dbm_error(db) == 0);
     CHECK(is(dbm_fetch(db, text("Peru")), "Lima"));
+    CHECK(dbm_store(db, text("Peru"), text("Cusco"), 7) == 1);
     CHECK(dbm_store(db, text("Peru"), text("Cusco"), DBM_REPLACE) == 0);
     CHECK(is(dbm_fetch(db, text("Peru")), "Cusco"));
 

@@ -74,6 +74,30 @@ static void change_as(uid_t user, const char *folder)
     CHECK(chmod(folder, 0755) == 0);
 }
 
+/* A NAME.dir that is missing is made with the permissions of NAME.pag, whatever the mode and the umask. */
+static void make_again(const char *folder)
+{
+    struct stat of_pag, of_dir;
+    int status, i;
+    pid_t child;
+    DBM *db;
+    CHECK(chmod(folder, 0777) == 0 && unlink(pag) == 0 && unlink(dir) == 0 && (child = fork()) >= 0);
+    if (child == 0) {
+        CHECK(geteuid() != 0 || (setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0));
+        make();
+        umask(077);
+        for (i = 0; i < 2; i++) {
+            CHECK((db = dbm_open(name, O_RDWR, 0)) != NULL);
+            CHECK(stat(pag, &of_pag) == 0 && stat(dir, &of_dir) == 0);
+            CHECK(of_pag.st_mode == of_dir.st_mode && (of_dir.st_mode & 0777) == 0666);
+            dbm_close(db);
+        }
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(chmod(folder, 0755) == 0);
+}
+
 int main(int argument_count, char **arguments)
 {
     struct stat of_pag, of_dir;
@@ -95,5 +119,6 @@ int main(int argument_count, char **arguments)
     CHECK((db = dbm_open(name, O_RDWR, 0)) != NULL);
     CHECK(stat(pag, &of_pag) == 0 && stat(dir, &of_dir) == 0 && of_pag.st_ino != of_dir.st_ino);
     dbm_close(db);
+    make_again(arguments[1]);
     return 0;
 }
