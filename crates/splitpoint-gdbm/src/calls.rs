@@ -91,6 +91,7 @@ fn open(
     request: impl FnOnce() -> Outcome<Request>,
     open: impl FnOnce(Request) -> Outcome<Database>,
 ) -> *mut Handle {
+    code::set_current(Code::NO_ERROR);
     let opened = call_free(|| Ok(Handle::give(open(request()?)?)));
     opened.unwrap_or(std::ptr::null_mut())
 }
@@ -132,6 +133,7 @@ unsafe extern "C" fn gdbm_fd_open(
 /// Closes a database, and makes it durable if it was changed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_close(handle: *mut Handle) -> c_int {
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it, and does not use the handle again.
     let Some(database) = (unsafe { Handle::take(handle) }) else {
         return 0;
@@ -237,6 +239,7 @@ unsafe extern "C" fn gdbm_nextkey(handle: *mut Handle, key: Datum) -> Datum {
 /// Makes every change so far durable.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_sync(handle: *mut Handle) -> c_int {
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     status(unsafe { call(handle, Allowed::Sound, Database::sync) })
 }
@@ -244,6 +247,7 @@ unsafe extern "C" fn gdbm_sync(handle: *mut Handle) -> c_int {
 /// Gives back the space of what was replaced and deleted.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_reorganize(handle: *mut Handle) -> c_int {
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     status(unsafe { call(handle, Allowed::Sound, Database::reorganize) })
 }
@@ -317,14 +321,14 @@ unsafe extern "C" fn gdbm_setopt(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_convert(handle: *mut Handle, flag: c_int) -> c_int {
     let convert = |database: &mut Database| {
+        if !database.is_writer {
+            return Err(Failure::of(Code::READER_CANT_STORE));
+        }
         let sync_count = match flag {
             0 => None,
             flags::NUMSYNC => Some(database.head.sync_count.unwrap_or(0)),
             _ => return Err(Failure::of(Code::MALFORMED_DATA)),
         };
-        if !database.is_writer {
-            return Err(Failure::of(Code::READER_CANT_STORE));
-        }
         database.set_head(Head { sync_count, ..database.head })
     };
     // SAFETY: C promises it.

@@ -122,9 +122,10 @@ fn user_name(uid: u32) -> Option<CString> {
         // SAFETY: all pointers lead to places for what the call stores.
         let code =
             unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), start, bytes, &raw mut found) };
-        let entry: *const libc::passwd = found;
-        // SAFETY: what is found is a complete entry, whose names are in `names`.
-        (code, (!entry.is_null()).then(|| unsafe { (*entry).pw_name }))
+        // SAFETY: what is found is a complete entry.
+        let entry = unsafe { found.as_ref() };
+        // SAFETY: its name is in `names`.
+        (code, entry.and_then(|entry| unsafe { name_at(entry.pw_name) }))
     })
 }
 
@@ -136,23 +137,62 @@ fn group_name(gid: u32) -> Option<CString> {
         // SAFETY: all pointers lead to places for what the call stores.
         let code =
             unsafe { libc::getgrgid_r(gid, entry.as_mut_ptr(), start, bytes, &raw mut found) };
-        let entry: *const libc::group = found;
-        // SAFETY: what is found is a complete entry, whose names are in `names`.
-        (code, (!entry.is_null()).then(|| unsafe { (*entry).gr_name }))
+        // SAFETY: what is found is a complete entry.
+        let entry = unsafe { found.as_ref() };
+        // SAFETY: its name is in `names`.
+        (code, entry.and_then(|entry| unsafe { name_at(entry.gr_name) }))
     })
 }
 
-/// Calls `ask` with room for names, more as long as that is too little, and returns the name that it finds
-/// there.
-fn with_names(ask: impl Fn(&mut [c_char]) -> (c_int, Option<*mut c_char>)) -> Option<CString> {
+/// Returns the number of a user, if there is one of that name.
+pub(crate) fn user_number(name: &CStr) -> Option<u32> {
+    with_names(|names| {
+        let (mut entry, mut found) = (MaybeUninit::uninit(), ptr::null_mut());
+        let (name, start, bytes) = (name.as_ptr(), names.as_mut_ptr(), names.len());
+        // SAFETY: all pointers lead to places for what the call stores, and to a name that ends in NUL.
+        let code =
+            unsafe { libc::getpwnam_r(name, entry.as_mut_ptr(), start, bytes, &raw mut found) };
+        // SAFETY: what is found is a complete entry.
+        (code, unsafe { found.as_ref() }.map(|entry| entry.pw_uid))
+    })
+}
+
+/// Returns the number of a group, if there is one of that name.
+pub(crate) fn group_number(name: &CStr) -> Option<u32> {
+    with_names(|names| {
+        let (mut entry, mut found) = (MaybeUninit::uninit(), ptr::null_mut());
+        let (name, start, bytes) = (name.as_ptr(), names.as_mut_ptr(), names.len());
+        // SAFETY: all pointers lead to places for what the call stores, and to a name that ends in NUL.
+        let code =
+            unsafe { libc::getgrnam_r(name, entry.as_mut_ptr(), start, bytes, &raw mut found) };
+        // SAFETY: what is found is a complete entry.
+        (code, unsafe { found.as_ref() }.map(|entry| entry.gr_gid))
+    })
+}
+
+/// Returns whether the user of this process may give files to others.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: the call has no conditions.
+    unsafe { libc::getuid() == 0 }
+}
+
+/// Returns a copy of a name of an entry.
+///
+/// # Safety
+///
+/// The pointer is null or leads to a text that ends in NUL.
+unsafe fn name_at(name: *const c_char) -> Option<CString> {
+    // SAFETY: the caller promised it.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_owned())
+}
+
+/// Calls `ask` with room for names, more as long as that is too little, and returns what it finds.
+fn with_names<T>(ask: impl Fn(&mut [c_char]) -> (c_int, Option<T>)) -> Option<T> {
     let mut names = vec![0; NAMES_BYTES.0];
     loop {
         match ask(&mut names) {
             (libc::ERANGE, _) if names.len() < NAMES_BYTES.1 => names.resize(names.len() * 2, 0),
-            (0, Some(name)) if !name.is_null() => {
-                // SAFETY: the name of an entry ends in NUL, and `names` is still there.
-                return Some(unsafe { CStr::from_ptr(name) }.to_owned());
-            }
+            (0, found) => return found,
             _ => return None,
         }
     }
@@ -172,11 +212,14 @@ mod tests {
         let found = with_names(|names| match names.get_mut(..bytes.len()) {
             Some(room) => {
                 room.copy_from_slice(&bytes);
-                (0, Some(room.as_mut_ptr()))
+                // SAFETY: the bytes of `long` end in NUL.
+                (0, unsafe { name_at(room.as_ptr()) })
             }
             None => (libc::ERANGE, None),
         });
         assert_eq!(found, Some(long));
-        assert_eq!(with_names(|_| (libc::ERANGE, None)), None);
+        assert_eq!(with_names(|_| (libc::ERANGE, None::<CString>)), None);
+        assert_eq!(user_number(c"root"), Some(0));
+        assert_eq!((user_number(c"no such user"), group_number(c"no such group")), (None, None));
     }
 }

@@ -7,7 +7,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use splitpoint::PutMode;
 
 use crate::calls::text_of;
-use crate::code::{Code, Failure, Outcome};
+use crate::code::{self, Code, Failure, Outcome};
 use crate::database::Database;
 use crate::descriptor;
 use crate::flags;
@@ -91,6 +91,7 @@ unsafe extern "C" fn gdbm_dump(
         let mut out = unsafe { create(name, flag, mode) }?;
         write(database, format, &mut out).map(drop)
     };
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     status(unsafe { call(handle, Allowed::Sound, dump) })
 }
@@ -107,6 +108,7 @@ unsafe extern "C" fn gdbm_dump_to_file(
         let mut out = unsafe { stream_of(stream) }?;
         write(database, format, &mut out).map(drop)
     };
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     status(unsafe { call(handle, Allowed::Sound, dump) })
 }
@@ -124,6 +126,7 @@ unsafe extern "C" fn gdbm_export(
         let mut out = unsafe { create(name, flag, mode) }?;
         dump::write_flat(database, &mut out)
     };
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     count(unsafe { call(handle, Allowed::Sound, export) })
 }
@@ -136,6 +139,7 @@ unsafe extern "C" fn gdbm_export_to_file(handle: *mut Handle, stream: *mut libc:
         let mut out = unsafe { stream_of(stream) }?;
         dump::write_flat(database, &mut out)
     };
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     count(unsafe { call(handle, Allowed::Sound, export) })
 }
@@ -154,6 +158,7 @@ fn import(database: &mut Database, input: impl Read, flag: c_int) -> Outcome<u64
 unsafe extern "C" fn gdbm_import(handle: *mut Handle, name: *const c_char, flag: c_int) -> c_int {
     // SAFETY: C promises it.
     let body = |database: &mut Database| import(database, unsafe { open(name) }?, flag);
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     count(unsafe { call(handle, Allowed::Sound, body) })
 }
@@ -167,11 +172,12 @@ unsafe extern "C" fn gdbm_import_from_file(
 ) -> c_int {
     // SAFETY: C promises it.
     let body = |database: &mut Database| import(database, unsafe { stream_of(stream) }?, flag);
+    code::set_current(Code::NO_ERROR);
     // SAFETY: C promises it.
     count(unsafe { call(handle, Allowed::Sound, body) })
 }
 
-/// Loads a dump of either format.
+/// Loads a dump of any format.
 ///
 /// # Safety
 ///
@@ -187,6 +193,7 @@ unsafe fn load(
         fail(Failure::of(Code::ERR_USAGE));
         return -1;
     }
+    code::set_current(Code::NO_ERROR);
     let note = |(failure, number): LoadFailure| {
         if !line.is_null() {
             // SAFETY: the caller promised it.

@@ -1,4 +1,4 @@
-//! Loads: the pairs of a dump, of either format, go into a database.
+//! Loads: the pairs of a dump go into a database: of either format of gdbm, or of Berkeley DB's `db_dump`.
 
 use std::ffi::CString;
 use std::fs::Permissions;
@@ -12,12 +12,15 @@ use splitpoint::PutMode;
 
 use crate::code::{Code, Failure, Outcome};
 use crate::database::{Database, Request};
-use crate::flags;
+use crate::{dump, flags};
 
 /// Longest line of text that is kept, in bytes: names of files are shorter.
 const LINE_BYTES_MAX: usize = 16 << 10;
 /// Bytes that are made room for before they have been read: a size may be wrong.
 const ROOM_BYTES_MAX: usize = 1 << 20;
+
+/// Permissions of a new file until it has those of the dump: nobody else may read it earlier.
+const MODE: libc::mode_t = 0o600;
 
 /// What a program asks of a load.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +44,9 @@ pub(crate) type LoadFailure = (Failure, u64);
 #[derive(Debug, Default)]
 struct Header {
     file: Option<CString>,
+    user: Option<CString>,
     uid: Option<u32>,
+    group: Option<CString>,
     gid: Option<u32>,
     mode: Option<u32>,
     counts_syncs: bool,
@@ -52,7 +57,7 @@ impl<R: Read> Load<R> {
         Self { input: Lines { input, pending: None, line: 0, ahead: None }, wishes }
     }
 
-    /// Loads a dump of either format into a database; without one, into the one that the dump names,
+    /// Loads a dump of any format into a database; without one, into the one that the dump names,
     /// which becomes `opened`.
     pub(crate) fn run(
         &mut self,
@@ -68,9 +73,11 @@ impl<R: Read> Load<R> {
         database: Option<&mut Database>,
         opened: &mut Option<Database>,
     ) -> Outcome<()> {
-        if self.input.peek()? == Some(b'!') {
-            let database = database.ok_or_else(|| Failure::of(Code::NO_DBNAME))?;
-            return self.load_flat(database).map(drop);
+        let nameless = || Failure::of(Code::NO_DBNAME);
+        match self.input.peek()? {
+            Some(b'!') => return self.load_flat(database.ok_or_else(nameless)?).map(drop),
+            Some(b'V') => return self.load_berkeley(database.ok_or_else(nameless)?),
+            _ => {}
         }
         let header = self.read_header()?;
         let database = match database {
@@ -88,50 +95,93 @@ impl<R: Read> Load<R> {
     fn load_text(&mut self, database: &mut Database) -> Outcome<()> {
         let mut count: u64 = 0;
         loop {
-            let line = self.input.line()?.ok_or_else(|| Failure::of(Code::FILE_EOF))?;
+            let line = self.stated()?;
             if let Some(stated) = line.strip_prefix(b"#:count=") {
                 return if number(stated) == Some(count) { Ok(()) } else { Err(malformed()) };
             }
             let key = self.datum(&line)?;
-            let line = self.input.line()?.ok_or_else(|| Failure::of(Code::FILE_EOF))?;
+            let line = self.stated()?;
             let value = self.datum(&line)?;
             database.store(&key, &value, self.wishes.mode)?;
             count += 1;
         }
     }
 
+    /// Returns the next line that is no comment.
+    fn stated(&mut self) -> Outcome<Vec<u8>> {
+        loop {
+            let line = self.input.some_line()?;
+            if line.starts_with(b"#:") || !line.starts_with(b"#") {
+                return Ok(line);
+            }
+        }
+    }
+
     /// Reads the datum that such a line begins.
     fn datum(&mut self, line: &[u8]) -> Outcome<Vec<u8>> {
-        let len = line.strip_prefix(b"#:len=").and_then(number).ok_or_else(malformed)?;
+        let len = stated_len(line).and_then(number).ok_or_else(malformed)?;
         let len = usize::try_from(len).ok().filter(|&len| i32::try_from(len).is_ok());
         let len = len.ok_or_else(malformed)?;
         let mut bytes = Vec::with_capacity(len.min(ROOM_BYTES_MAX));
+        // Characters of which the next line may have the rest.
+        let mut rest: Vec<u8> = Vec::new();
         while bytes.len() < len {
-            let line = self.input.line()?.ok_or_else(|| Failure::of(Code::FILE_EOF))?;
-            let before = bytes.len();
-            STANDARD.decode_vec(&line, &mut bytes).map_err(|_| malformed())?;
-            if bytes.len() == before || bytes.len() > len {
+            let line = self.input.some_line()?;
+            if line.starts_with(b"#") && !rest.is_empty() {
+                // The line before is the wrong one.
+                self.input.push_back(line);
                 return Err(malformed());
             }
+            if line.is_empty() {
+                return Err(malformed());
+            }
+            rest.extend_from_slice(&line);
+            let whole = rest.len() / 4 * 4;
+            STANDARD.decode_vec(&rest[..whole], &mut bytes).map_err(|_| malformed())?;
+            rest.drain(..whole);
         }
-        Ok(bytes)
+        if rest.is_empty() && bytes.len() == len { Ok(bytes) } else { Err(malformed()) }
     }
 
     /// Reads the lines before the first datum.
     fn read_header(&mut self) -> Outcome<Header> {
         let mut header = Header::default();
         loop {
-            let line = self.input.line()?.ok_or_else(|| Failure::of(Code::FILE_EOF))?;
-            if line.starts_with(b"#:len=") || line.starts_with(b"#:count=") {
+            let line = self.input.some_line()?;
+            if stated_len(&line).is_some() || line.starts_with(b"#:count=") {
                 self.input.push_back(line);
                 return Ok(header);
             }
-            if let Some(parameters) = line.strip_prefix(b"#:") {
-                header.take(parameters)?;
+            if line.starts_with(b"#:") {
+                header.take(&line)?;
             } else if !line.starts_with(b"#") {
                 return Err(malformed());
             }
         }
+    }
+
+    /// Loads what `db_dump` of Berkeley DB writes: a header of lines, then each key and each value as a line of a
+    /// space and two hexadecimal digits a byte.
+    fn load_berkeley(&mut self, database: &mut Database) -> Outcome<()> {
+        if self.input.some_line()? != b"VERSION=3" {
+            return Err(malformed());
+        }
+        loop {
+            match &*self.input.some_line()? {
+                b"HEADER=END" => break,
+                b"format=print" => return Err(malformed()),
+                _ => {}
+            }
+        }
+        while self.input.peek()? == Some(b' ') {
+            let key = self.input.hexadecimal_line()?;
+            if self.input.peek()?.is_some_and(|byte| byte != b' ') {
+                return Err(malformed());
+            }
+            let value = self.input.hexadecimal_line()?;
+            database.store(&key, &value, self.wishes.mode)?;
+        }
+        if self.input.some_line()? == b"DATA=END" { Ok(()) } else { Err(malformed()) }
     }
 
     /// Loads a dump in bytes, and returns the number of pairs.
@@ -139,15 +189,14 @@ impl<R: Read> Load<R> {
         if !database.is_writer {
             return Err(Failure::of(Code::READER_CANT_STORE));
         }
-        let mut begin = [0; crate::dump::FLAT_BEGIN.len()];
+        let mut begin = [0; dump::FLAT_BEGIN.len()];
         self.input.exact(&mut begin)?;
-        if begin != *crate::dump::FLAT_BEGIN {
+        if begin != *dump::FLAT_BEGIN {
             return Err(Failure::of(Code::BAD_MAGIC_NUMBER));
         }
         // Its version, and an empty line.
         for _ in 0..2 {
-            let line = self.input.line()?.ok_or_else(|| Failure::of(Code::FILE_EOF))?;
-            if !line.starts_with(b"!") {
+            if !self.input.some_line()?.starts_with(b"!") {
                 return Err(malformed());
             }
         }
@@ -178,32 +227,67 @@ impl<R: Read> Load<R> {
 }
 
 impl Header {
-    /// Takes the parameters of a line: `name=value`, separated by commas.
+    /// Takes the parameters of a line.
     fn take(&mut self, line: &[u8]) -> Outcome<()> {
-        if let Some(name) = line.strip_prefix(b"file=") {
+        let text = |value: &[u8]| CString::new(value).map_err(|_| malformed());
+        if let Some(name) = line.strip_prefix(b"#:file=").filter(|name| !name.starts_with(b"\"")) {
             // A name may have commas.
-            self.file = Some(CString::new(name).map_err(|_| malformed())?);
+            self.file = Some(text(name)?);
             return Ok(());
         }
-        for parameter in line.split(|&byte| byte == b',') {
-            let mut parts = parameter.splitn(2, |&byte| byte == b'=');
-            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-            let value = value.ok_or_else(malformed)?;
+        for parameter in parameters(line) {
+            let (name, value) = parameter.ok_or_else(malformed)?;
             let as_number = || number(value).and_then(|n| u32::try_from(n).ok());
             match name {
+                b"file" => self.file = Some(text(value)?),
+                b"user" => self.user = Some(text(value)?),
                 b"uid" => self.uid = as_number(),
+                b"group" => self.group = Some(text(value)?),
                 b"gid" => self.gid = as_number(),
                 b"mode" => {
                     let digits = std::str::from_utf8(value).ok();
                     self.mode = digits.and_then(|digits| u32::from_str_radix(digits, 8).ok());
                 }
                 b"format" => self.counts_syncs = value == b"numsync",
-                // Names of users, versions to come.
+                // Versions to come.
                 _ => {}
             }
         }
         Ok(())
     }
+
+    /// Returns the owner and the group of the file: those of the names, if this machine has them.
+    fn owners(&self) -> (Option<u32>, Option<u32>) {
+        let user = self.user.as_deref().and_then(dump::user_number);
+        let group = self.group.as_deref().and_then(dump::group_number);
+        (user.or(self.uid), group.or(self.gid))
+    }
+}
+
+/// Returns the parameters of a line `#:name=value,name="value"`; `None` in the place of what is none.
+fn parameters(line: &[u8]) -> impl Iterator<Item = Option<(&[u8], &[u8])>> {
+    let mut rest = line.strip_prefix(b"#:");
+    std::iter::from_fn(move || {
+        let text = rest.take()?.trim_ascii_start();
+        let equals = text.iter().position(|&byte| byte == b'=');
+        let Some(equals) = equals else { return (!text.is_empty()).then_some(None) };
+        let (name, value) = (&text[..equals], &text[equals + 1..]);
+        let quoted = value.strip_prefix(b"\"").and_then(|inside| {
+            let end = inside.iter().position(|&byte| byte == b'"')?;
+            Some((&inside[..end], &inside[end + 1..]))
+        });
+        let to_comma =
+            |text: &[u8]| text.iter().position(|&byte| byte == b',').unwrap_or(text.len());
+        let (value, after) = quoted.unwrap_or_else(|| value.split_at(to_comma(value)));
+        rest = after.get(to_comma(after) + 1..);
+        Some(Some((name, value)))
+    })
+}
+
+/// Returns the size that the line of a datum states.
+fn stated_len(line: &[u8]) -> Option<&[u8]> {
+    let (_, value) = parameters(line).flatten().find(|(name, _)| *name == b"len")?;
+    Some(value)
 }
 
 /// Opens the database that a dump names.
@@ -211,16 +295,20 @@ fn open(header: &Header, wishes: Wishes) -> Outcome<Database> {
     let name = header.file.clone().ok_or_else(|| Failure::of(Code::NO_DBNAME))?;
     let open = if wishes.mode == PutMode::Replace { flags::WRCREAT } else { flags::NEWDB };
     let numsync = if header.counts_syncs { flags::NUMSYNC } else { 0 };
-    let request = Request { name, block_size: 0, flags: open | numsync, mode: 0o666, fatal: None };
+    let request = Request { name, block_size: 0, flags: open | numsync, mode: MODE, fatal: None };
     request.open()
 }
 
-/// Gives the file of a database the owner and the mode that a dump has.
+/// Gives the file of a database the owner and the mode that a dump has. Only root may give files away; of others
+/// the owner is the user who loads.
 fn restore(database: &Database, header: &Header, mask: i32) -> Outcome<()> {
     let file = database.open_file()?;
-    if mask & flags::META_MASK_OWNER == 0 && (header.uid.is_some() || header.gid.is_some()) {
-        fchown(file.as_fd(), header.uid, header.gid)
-            .map_err(|error| Failure::of_io(Code::ERR_FILE_OWNER, &error))?;
+    if mask & flags::META_MASK_OWNER == 0 && dump::is_root() {
+        let (user, group) = header.owners();
+        if user.is_some() || group.is_some() {
+            fchown(file.as_fd(), user, group)
+                .map_err(|error| Failure::of_io(Code::ERR_FILE_OWNER, &error))?;
+        }
     }
     if mask & flags::META_MASK_MODE == 0
         && let Some(mode) = header.mode
@@ -304,6 +392,32 @@ impl<R: Read> Lines<R> {
             line.pop();
         }
         Ok(Some(line))
+    }
+
+    /// Returns the next line; that there is none is a failure.
+    fn some_line(&mut self) -> Outcome<Vec<u8>> {
+        self.line()?.ok_or_else(|| Failure::of(Code::FILE_EOF))
+    }
+
+    /// Reads a line of a space and two digits a byte, of any length.
+    fn hexadecimal_line(&mut self) -> Outcome<Vec<u8>> {
+        self.line += 1;
+        let digit = |byte: Option<u8>| {
+            let byte = byte.ok_or_else(|| Failure::of(Code::FILE_EOF))?;
+            char::from(byte).to_digit(16).ok_or_else(malformed)
+        };
+        let mut bytes = Vec::new();
+        if self.byte()?.ok_or_else(|| Failure::of(Code::FILE_EOF))? != b' ' {
+            return Err(malformed());
+        }
+        loop {
+            let high = match self.byte()? {
+                Some(b'\n') => return Ok(bytes),
+                byte => digit(byte)?,
+            };
+            let low = digit(self.byte()?)?;
+            bytes.push((high << 4 | low) as u8);
+        }
     }
 
     fn push_back(&mut self, line: Vec<u8>) {

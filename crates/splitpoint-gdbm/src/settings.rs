@@ -172,7 +172,12 @@ impl Database {
             GET_SYNC_MODE => place.set_int(is_synchronous.into()),
             GET_CENTRAL_FREE => place.set_int(0),
             GET_COALESCE => place.set_int(coalesces.into()),
-            GET_MAP_SIZE => place.set_size(self.settings.map_bytes_max),
+            GET_MAP_SIZE => {
+                let at = place.expect::<usize>()?;
+                // SAFETY: `new` was promised room for a value of that size.
+                unsafe { at.write(self.settings.map_bytes_max) };
+                Ok(())
+            }
             GET_NAME => {
                 place.expect::<*mut c_void>()?;
                 let name = malloc_copy(self.name.as_bytes_with_nul());

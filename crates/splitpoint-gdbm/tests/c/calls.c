@@ -164,6 +164,53 @@ static void pairs(void) {
   line("close", gdbm_close(db));
 }
 
+/* Prints a result, and whether the call has left the error number of one before. */
+static void after(const char *what, long result) {
+  printf("%s after a failure: %ld, gdbm_errno %d\n", what, result, gdbm_errno);
+  gdbm_errno = GDBM_ITEM_NOT_FOUND;
+}
+
+/* Programs of the time when gdbm_close and gdbm_sync returned nothing ask for the number after them. */
+static void numbers_after_success(void) {
+  GDBM_FILE db;
+  FILE *f = fopen("stream", "w+");
+  int fd = open("after.db", O_RDWR | O_CREAT, 0600), value = 0;
+  size_t buckets;
+  gdbm_count_t count;
+  unsigned long at;
+  gdbm_errno = GDBM_ITEM_NOT_FOUND;
+  db = gdbm_fd_open(fd, "after.db", 0, GDBM_NEWDB, NULL);
+  after("fd_open", db != NULL);
+  after("store", gdbm_store(db, text("a"), text("b"), GDBM_REPLACE));
+  after("count", gdbm_count(db, &count));
+  after("bucket_count", gdbm_bucket_count(db, &buckets));
+  after("avail_verify", gdbm_avail_verify(db));
+  after("setopt", gdbm_setopt(db, GDBM_GETFLAGS, &value, sizeof value));
+  after("convert", gdbm_convert(db, 0));
+  after("copy_meta", gdbm_copy_meta(db, db));
+  after("needs_recovery", gdbm_needs_recovery(db));
+  after("recover", gdbm_recover(db, NULL, 0));
+  after("recover by force", gdbm_recover(db, NULL, GDBM_RCVR_FORCE));
+  after("sync", gdbm_sync(db));
+  after("reorganize", gdbm_reorganize(db));
+  after("export", gdbm_export(db, "after.flat", GDBM_NEWDB, 0600));
+  after("dump", gdbm_dump(db, "after.ascii", GDBM_DUMP_FMT_ASCII, GDBM_NEWDB, 0600));
+  after("dump_to_file", gdbm_dump_to_file(db, f, GDBM_DUMP_FMT_ASCII));
+  rewind(f);
+  after("load_from_file", gdbm_load_from_file(&db, f, GDBM_REPLACE, 3, &at));
+  fclose(f);
+  after("load", gdbm_load(&db, "after.ascii", GDBM_REPLACE, 3, &at));
+  after("import", gdbm_import(db, "after.flat", GDBM_REPLACE));
+  after("delete", gdbm_delete(db, text("a")));
+  after("close", gdbm_close(db));
+  db = gdbm_open("after.db", 0, GDBM_READER, 0, NULL);
+  after("open", db != NULL);
+  after("sync by a reader", gdbm_sync(db));
+  after("close by a reader", gdbm_close(db));
+  gdbm_errno = 0;
+  errno = 0;
+}
+
 /* A failure of which a program says that the database does not survive it. */
 static void broken(void) {
   GDBM_FILE db = gdbm_open("broken.db", 0, GDBM_NEWDB, 0600, NULL);
@@ -190,6 +237,7 @@ static void readers(void) {
   line("reader reorganizes", gdbm_reorganize(db));
   line("reader recovers", gdbm_recover(db, NULL, 0));
   line("reader converts", gdbm_convert(db, GDBM_NUMSYNC));
+  line("reader converts to another", gdbm_convert(db, 5));
   line("reader syncs", gdbm_sync(db));
   line("reader counts", gdbm_count(db, &count));
   printf("count %llu\n", count);
@@ -225,6 +273,7 @@ int main(void) {
   blocks();
   locks();
   pairs();
+  numbers_after_success();
   broken();
   readers();
   descriptors();

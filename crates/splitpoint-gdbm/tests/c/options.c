@@ -71,6 +71,7 @@ static void options(void) {
   get_size(db, "map size", GDBM_GETMAXMAPSIZE);
   set_size(db, "map size", GDBM_SETMAXMAPSIZE, SIZE_MAX);
   get_size(db, "map size", GDBM_GETMAXMAPSIZE);
+  get_int(db, "map size", GDBM_GETMAXMAPSIZE);
   line("map size of one byte", gdbm_setopt(db, GDBM_SETMAXMAPSIZE, &byte, 1));
   for (value = 1; value < 3000; value = value * 3 + 1) {
     set_int(db, "cache size", GDBM_SETCACHESIZE, value);

@@ -49,6 +49,7 @@ fn no_old_file_no_dump_and_no_lock_leaks_or_touches_what_was_freed() {
         ("old", &["read", "sample"], FULL),
         ("old", &["write", "sample"], FULL),
         ("dumps", &["source.db"], FULL),
+        ("loads", &["0"], FULL),
         ("locks", &[], FULL),
         // It leaves the handles whose file was cut.
         ("cut", &[], NO_LEAKS),
