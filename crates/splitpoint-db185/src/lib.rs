@@ -92,22 +92,12 @@ struct State {
     opened: Opened,
     /// The key that `seq` returned last.
     key: Vec<u8>,
-    place: Place,
+    /// Whether the walk is on that key: it has begun, and has not returned all keys.
+    is_on_key: bool,
     /// The value that a call returned last.
     value: Vec<u8>,
     /// Whether a call has failed half-way: nothing more is changed.
     is_broken: bool,
-}
-
-/// Where the walk of a table is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// It has not begun.
-    Before,
-    /// On the key that it returned last.
-    OnKey,
-    /// It has returned all keys.
-    Behind,
 }
 
 type Outcome = Result<c_int, Errno>;
@@ -171,7 +161,7 @@ unsafe fn open_for_c(
         }
         let opened = open(name, flags, mode, info)?;
         let (key, value) = (Vec::new(), Vec::new());
-        let state = State { opened, key, place: Place::Before, value, is_broken: false };
+        let state = State { opened, key, is_on_key: false, value, is_broken: false };
         Ok(Box::into_raw(Box::new(Handle {
             kind: HASH,
             close,
@@ -338,7 +328,7 @@ unsafe extern "C" fn del(handle: *const Handle, key: *const Thing, flags: c_uint
         }
         state.require_writer()?;
         let key = if flags == CURSOR && key.is_null() {
-            if state.place != Place::OnKey {
+            if !state.is_on_key {
                 return Err(libc::EINVAL);
             }
             &state.key
@@ -362,15 +352,14 @@ unsafe extern "C" fn seq(
     let body = |state: &mut State| {
         let begins = match flags {
             FIRST => true,
-            // A walk that has not begun begins.
-            NEXT => state.place == Place::Before,
+            // Without a flag too. A walk that has not begun begins; one that has ended begins again.
+            0 | NEXT => !state.is_on_key,
             _ => return Err(libc::EINVAL),
         };
-        if !state.opened.next(begins, &mut state.key, &mut state.value)? {
-            state.place = Place::Behind;
+        state.is_on_key = state.opened.next(begins, &mut state.key, &mut state.value)?;
+        if !state.is_on_key {
             return Ok(SPECIAL);
         }
-        state.place = Place::OnKey;
         // SAFETY: C promises it.
         unsafe { give(data, &mut state.value) };
         // SAFETY: C promises it.

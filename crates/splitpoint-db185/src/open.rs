@@ -61,7 +61,7 @@ pub(crate) fn open(
         | libc::O_TRUNC
         | libc::O_NONBLOCK
         | libc::O_CLOEXEC;
-    if flags & !known != 0 || flags & libc::O_ACCMODE == libc::O_WRONLY {
+    if flags & !known != 0 || !matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR) {
         return Err(libc::EINVAL);
     }
     info.validate()?;

@@ -93,6 +93,29 @@ static void pairs(DB *db) {
   free(big);
 }
 
+/* A walk that has ended begins again with the next call, whose flag may be missing. */
+static void again(DB *db) {
+  static const unsigned int flags[] = {R_NEXT, 0, R_NEXT, R_FIRST};
+  DBT key, value = thing("value");
+  char buf[20];
+  int i, n, result;
+  for (i = 0; i < 50; i++) {
+    key = number(buf, i);
+    CHECK(db->put(db, &key, &value, 0) == 0);
+  }
+  for (i = 0; i < 4; i++) {
+    n = 0;
+    while ((result = db->seq(db, &key, &value, n && flags[i] == R_FIRST ? R_NEXT : flags[i])) == 0)
+      CHECK(++n <= 50);
+    CHECK(result == 1 && n == 50);
+    CHECK(db->del(db, NULL, R_CURSOR) == -1 && errno == EINVAL);
+  }
+  for (i = 0; i < 50; i++) {
+    key = number(buf, i);
+    CHECK(db->del(db, &key, 0) == 0);
+  }
+}
+
 /* Stores keys and deletes each as a walk comes to it: by its key, or where the walk is. */
 static void walks(DB *db, unsigned int flag) {
   DBT key, value = thing("value");
@@ -119,6 +142,7 @@ static void flags(void) {
   memset(&info, 0, sizeof info);
   CHECK(dbopen("absent", O_RDWR, 0600, DB_HASH, NULL) == NULL && errno == ENOENT);
   CHECK(dbopen("a.db", O_WRONLY | O_CREAT, 0600, DB_HASH, NULL) == NULL && errno == EINVAL);
+  CHECK(dbopen("a.db", O_ACCMODE | O_CREAT, 0600, DB_HASH, NULL) == NULL && errno == EINVAL);
   CHECK(dbopen("a.db", O_RDWR | O_APPEND, 0600, DB_HASH, NULL) == NULL && errno == EINVAL);
   CHECK(dbopen("a.db", O_RDWR | O_CREAT, 0600, DB_BTREE, NULL) == NULL && errno == EINVAL);
   CHECK(dbopen("a.db", O_RDWR | O_CREAT, 0600, DB_RECNO, NULL) == NULL && errno == EINVAL);
@@ -224,6 +248,7 @@ int main(int argc, char **argv) {
     if (i) setenv("SPLITPOINT_NEW_FILES", "db185", 1);
     db = open_table(name, O_RDWR | O_CREAT);
     pairs(db);
+    again(db);
     walks(db, 0);
     walks(db, R_CURSOR);
     CHECK(db->close(db) == 0);
