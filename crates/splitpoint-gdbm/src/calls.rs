@@ -397,7 +397,7 @@ unsafe extern "C" fn gdbm_copy_meta(target: *mut Handle, source: *mut Handle) ->
         Ok((metadata.uid(), metadata.gid(), metadata.mode() & 0o777))
     };
     // SAFETY: C promises it.
-    let Ok((uid, gid, mode)) = (unsafe { call(source, Allowed::Sound, read) }) else { return -1 };
+    let Ok((uid, gid, mode)) = (unsafe { call(source, Allowed::Any, read) }) else { return -1 };
     let write = |database: &mut Database| {
         use std::os::unix::fs::PermissionsExt;
         let file = database.open_file()?;
@@ -407,7 +407,7 @@ unsafe extern "C" fn gdbm_copy_meta(target: *mut Handle, source: *mut Handle) ->
             .map_err(|error| Failure::of_io(Code::ERR_FILE_MODE, &error))
     };
     // SAFETY: C promises it.
-    status(unsafe { call(target, Allowed::Sound, write) })
+    status(unsafe { call(target, Allowed::Any, write) })
 }
 
 /// What a program tells a recovery, and is told by it.

@@ -169,7 +169,11 @@ impl Database {
             self.convert_old()?;
         }
         let durability = self.durability();
-        self.read(|table| change(table, durability))
+        let changed = self.read(|table| change(table, durability));
+        if let (Ok(_), Some(snapshots)) = (&changed, &mut self.snapshots) {
+            snapshots.is_behind = true;
+        }
+        changed
     }
 
     /// Stores a pair; where `mode` is to keep an old value, there must be none.
@@ -285,6 +289,13 @@ impl Database {
         } else {
             Ok(())
         };
+        // Who restores a snapshot after a crash must not lose what was there before the close.
+        let is_behind = self.snapshots.as_ref().is_some_and(|snapshots| snapshots.is_behind);
+        let snapped = if is_behind && whole.is_ok() && !is_inherited && !self.needs_recovery {
+            self.sync()
+        } else {
+            Ok(())
+        };
         let closed = match self.table.take() {
             Some(Table::Native { db, walk }) => {
                 drop(walk);
@@ -294,7 +305,7 @@ impl Database {
         };
         let closed = closed.map_err(|error| Failure::of_sync(&error));
         let file = std::mem::replace(&mut self.file, Descriptor::None).into_file();
-        let Some(file) = file else { return whole.and(closed.map(drop)) };
+        let Some(file) = file else { return whole.and(closed.map(drop)).and(snapped) };
         if self.has_flock && !is_inherited && self.identity.is_of(&file) {
             // A child may have the description, and outlive this process.
             let _ = file.unlock();
@@ -304,6 +315,7 @@ impl Database {
         let given_closed = given.map_or(Ok(()), |given| close_descriptor(given, self.identity));
         whole?;
         closed?;
+        snapped?;
         file_closed
             .and(given_closed)
             .map_err(|error| Failure::of_io(Code::FILE_CLOSE_ERROR, &error))

@@ -19,11 +19,14 @@ const READ_ONLY: u32 = 0o400;
 /// The call that makes a file share the blocks of another (`FICLONE`).
 const CLONE: libc::Ioctl = 0x4004_9409;
 
-/// The two files that take snapshots in turn: while one is being made, the other is whole.
+/// The two files that take snapshots in turn: while one is being made, the other is whole. Between two syncs the
+/// newer alone may be read, so that a program has nothing to compare.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     files: [File; 2],
     next: usize,
+    /// Whether the database has changed since the newer one was made.
+    pub(crate) is_behind: bool,
 }
 
 impl Snapshots {
@@ -42,24 +45,32 @@ impl Snapshots {
             // SAFETY: the name ends in NUL.
             unsafe { libc::unlink(names[0].as_ptr()) };
         })?;
-        Ok(Self { files: [even, odd], next: 0 })
+        Ok(Self { files: [even, odd], next: 0, is_behind: true })
     }
 
     /// Makes the next of the two a snapshot of `database`, which is durable.
     pub(crate) fn take(&mut self, database: &File) -> Outcome<()> {
-        let file = &self.files[self.next];
-        let allow = |mode| file.set_permissions(Permissions::from_mode(mode));
+        let (file, older) = (&self.files[self.next], &self.files[1 - self.next]);
         let failed = |code| move |error: std::io::Error| Failure::of_io(code, &error);
+        let allow = |file: &File, mode| {
+            let allowed = file.set_permissions(Permissions::from_mode(mode));
+            allowed.map_err(failed(Code::ERR_FILE_MODE))
+        };
+        let sync = |file: &File| file.sync_all().map_err(failed(Code::FILE_SYNC_ERROR));
         // A file that may only be written is not whole.
-        allow(WRITE_ONLY).map_err(failed(Code::ERR_FILE_MODE))?;
+        allow(file, WRITE_ONLY)?;
         // SAFETY: both descriptors are open; the call takes no pointer.
         if unsafe { libc::ioctl(file.as_raw_fd(), CLONE, database.as_raw_fd()) } == -1 {
             return Err(failed(Code::ERR_SNAPSHOT_CLONE)(std::io::Error::last_os_error()));
         }
-        file.sync_all().map_err(failed(Code::FILE_SYNC_ERROR))?;
-        allow(READ_ONLY).map_err(failed(Code::ERR_FILE_MODE))?;
-        file.sync_all().map_err(failed(Code::FILE_SYNC_ERROR))?;
+        sync(file)?;
+        allow(file, READ_ONLY)?;
+        sync(file)?;
+        // From here on both are whole.
+        allow(older, WRITE_ONLY)?;
+        sync(older)?;
         self.next = 1 - self.next;
+        self.is_behind = false;
         Ok(())
     }
 }

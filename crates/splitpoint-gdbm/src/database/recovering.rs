@@ -70,17 +70,18 @@ impl Database {
             return Err(Failure::of(Code::READER_CANT_REORGANIZE));
         }
         if self.may_convert && matches!(self.table, Some(Table::Old(_))) {
-            return self.convert_old();
+            self.convert_old()?;
+        } else if matches!(&self.file, Descriptor::Shared(file) if file.takes_turns()) {
+            self.reorganize_alone()?;
+        } else {
+            self.read(|table| match table {
+                Table::Native { db, .. } => compact(db),
+                Table::Old(_) => Ok(()),
+            })?;
+            // A close shortens the file.
+            self.reopen()?;
         }
-        if matches!(&self.file, Descriptor::Shared(file) if file.takes_turns()) {
-            return self.reorganize_alone();
-        }
-        self.read(|table| match table {
-            Table::Native { db, .. } => compact(db),
-            Table::Old(_) => Ok(()),
-        })?;
-        // A close shortens the file.
-        self.reopen()
+        if self.snapshots.is_some() { self.sync() } else { Ok(()) }
     }
 
     /// Does the same for a handle that takes turns: others wait meanwhile.

@@ -223,6 +223,7 @@ static void broken(void) {
   gdbm_clear_error(db);
   printf("last %d, needs recovery %d\n", gdbm_last_errno(db), gdbm_needs_recovery(db));
   line("count", gdbm_count(db, &count));
+  line("copy_meta", gdbm_copy_meta(db, db));
   line("recover", gdbm_recover(db, NULL, 0));
   printf("last %d, needs recovery %d\n", gdbm_last_errno(db), gdbm_needs_recovery(db));
   value("fetch", gdbm_fetch(db, text("one")));

@@ -17,6 +17,8 @@ mod locks;
 #[cfg(test)]
 mod old_files;
 #[cfg(test)]
+mod snapshots;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod symbols;
