@@ -336,6 +336,9 @@ fn random_u64(storage: &dyn Storage) -> Result<u64> {
     storage.random_u64().map_err(|source| io_error(action, storage.path(), source))
 }
 
+/// Bytes of the index of a new store for which nobody asks whether there is room.
+const INDEX_BYTES_UNASKED: u64 = 64 << 20;
+
 /// Makes an empty store. Nothing of it is durable: the first change sees to that, or the close.
 fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let hash = options.hash.clone().unwrap_or_else(HashFunction::rapidhash_v3);
@@ -377,8 +380,17 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
     let index_bytes = geometry.bucket_count() * LINE_BYTES;
     if is_private && !fits_in_memory(index_bytes) {
-        // A file system refuses what it has no room for. The system would end this process, or another one.
+        // The system would end this process, or another one.
         return Err(Error::Full { what: "memory", bytes: index_bytes });
+    }
+    if !is_private && index_bytes >= INDEX_BYTES_UNASKED {
+        // A file system would refuse it too, but only when this process has taken all that others need: on a tmpfs
+        // the memory of the machine.
+        let free = region.storage().growth_bytes();
+        let free = free.map_err(|source| io_error("look at", region.storage().path(), source))?;
+        if free < index_bytes {
+            return Err(Error::Full { what: "disk", bytes: index_bytes });
+        }
     }
     extents.create_buckets(geometry.bucket_count())?;
     set_geometry(&region, geometry);

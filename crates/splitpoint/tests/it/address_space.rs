@@ -45,10 +45,27 @@ fn directory() -> tempfile::TempDir {
     }
 }
 
+/// Bytes of the lines of 2^32 buckets, the most that there are.
+const LINES_BYTES: u64 = 1 << 38;
+
+/// On a file system in memory the opening would take all memory before it failed, and end this process.
+#[test]
+fn a_file_for_more_records_than_the_file_system_has_room_for_is_refused_at_once() {
+    for dir in [directory(), tempfile::tempdir().unwrap()] {
+        let system = rustix::fs::statvfs(dir.path()).unwrap();
+        if system.f_bavail.saturating_mul(system.f_frsize) >= LINES_BYTES {
+            println!("skipped: this file system has the room");
+            continue;
+        }
+        let error = Options::new().expected_records(u64::MAX).open(dir.path().join("a"));
+        let error = error.map(drop).unwrap_err();
+        assert!(matches!(error, Error::Full { what: "disk", bytes: LINES_BYTES }), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "it has left a file");
+    }
+}
+
 #[test]
 fn a_table_in_memory_for_more_records_than_memory_has_lines_for_is_refused() {
-    // The lines of 2^32 buckets, the most that there are.
-    const LINES_BYTES: u64 = 1 << 38;
     if rustix::system::sysinfo().totalram as u64 >= LINES_BYTES {
         println!("skipped: this machine has the memory");
         return;
