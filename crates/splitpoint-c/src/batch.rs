@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use splitpoint::{Batch, Change};
+use splitpoint::{Batch, Change, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use splitpoint_ffi::guard;
 
 use crate::code::SP_OK;
@@ -44,9 +44,9 @@ pub unsafe extern "C" fn sp_batch_put(
 ) -> c_int {
     let put = |batch: &mut Batch| {
         // SAFETY: the rules of the header.
-        let key = unsafe { bytes("key", key, key_size) }?;
+        let key = unsafe { bounded("key", key, key_size, KEY_BYTES_MAX) }?;
         // SAFETY: the rules of the header.
-        let value = unsafe { bytes("value", value, value_size) }?;
+        let value = unsafe { bounded("value", value, value_size, VALUE_BYTES_MAX) }?;
         batch.push(Change::Put { key, value });
         Ok(())
     };
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn sp_batch_delete(
 ) -> c_int {
     let delete = |batch: &mut Batch| {
         // SAFETY: the rules of the header.
-        let key = unsafe { bytes("key", key, key_size) }?;
+        let key = unsafe { bounded("key", key, key_size, KEY_BYTES_MAX) }?;
         batch.push(Change::Delete { key });
         Ok(())
     };
@@ -87,6 +87,24 @@ pub unsafe extern "C" fn sp_batch_clear(batch: *mut sp_batch) -> c_int {
 pub unsafe extern "C" fn sp_batch_count(batch: *const sp_batch) -> usize {
     // SAFETY: null or a batch, by the rules of the header.
     unsafe { batch.as_ref() }.map_or(0, |batch| batch.batch.len())
+}
+
+/// Returns the bytes of a key or a value that sp_apply() would not refuse for its size.
+///
+/// # Safety
+///
+/// As [`bytes`].
+unsafe fn bounded<'a>(
+    what: &'static str,
+    data: *const c_void,
+    size: usize,
+    bytes_max: u64,
+) -> Result<&'a [u8], Failure> {
+    if size as u64 > bytes_max && !data.is_null() {
+        return Err(Failure::too_large(what, size));
+    }
+    // SAFETY: the caller promised it.
+    unsafe { bytes(what, data, size) }
 }
 
 /// Calls `body` with the batch.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_int};
 use std::path::Path;
 
-use splitpoint::{Error, ErrorKind, Holder};
+use splitpoint::{Error, ErrorKind, Holder, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use splitpoint_ffi::errno_of;
 
 use crate::code::{
@@ -29,6 +29,12 @@ impl Failure {
     /// An argument that cannot be; `message` names it and says what is expected.
     pub(crate) fn argument(message: impl Into<String>) -> Self {
         Self { code: SP_ERR_ARGUMENT, errno: EINVAL, message: message.into() }
+    }
+
+    /// A key or a value of more bytes than a store keeps.
+    pub(crate) fn too_large(what: &'static str, size: usize) -> Self {
+        let (bytes, bytes_max) = (size as u64, VALUE_BYTES_MAX.min(KEY_BYTES_MAX));
+        Error::TooLarge { what, bytes, bytes_max }.into()
     }
 
     /// Something that the file does not have.
@@ -82,12 +88,22 @@ fn text_of_lock(error: &Error) -> String {
     )
 }
 
+/// Returns why a scan, a snapshot or a transaction was given up, and what a program in C can do.
+fn text_of_age(error: &Error) -> String {
+    let Error::SnapshotTooOld { bytes_max } = error else { return error.to_string() };
+    format!(
+        "it is too old: it held back more than {bytes_max} bytes of space; begin it again, or allow more with \
+         sp_options_max_snapshot_pin()"
+    )
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let errno = errno_of(&error);
         let message = match error.kind() {
             ErrorKind::Corrupt => format!("{error}; `splitpoint check` lists all damage"),
             ErrorKind::Locked => text_of_lock(&error),
+            ErrorKind::SnapshotTooOld => text_of_age(&error),
             _ => error.to_string(),
         };
         Self { code: code_of(error.kind()), errno, message }

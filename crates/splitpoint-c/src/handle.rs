@@ -21,6 +21,8 @@ pub struct sp_db {
     /// The file; empty for a table in memory.
     path: PathBuf,
     table: Box<dyn Table>,
+    /// The process that has opened it.
+    process: u32,
     /// The message of the last call on this handle that failed.
     message: Mutex<CString>,
     /// Scans, snapshots and transactions that are open.
@@ -195,6 +197,7 @@ unsafe fn open_into(
         Ok(Box::into_raw(Box::new(sp_db {
             path,
             table,
+            process: std::process::id(),
             message: Mutex::default(),
             part_count: AtomicUsize::new(0),
             is_broken: AtomicBool::new(false),
@@ -214,6 +217,8 @@ unsafe fn open_into(
 ///
 /// Release its values first. With open scans, snapshots or transactions it fails with SP_ERR_BUSY, and the
 /// handle stays as it was; after any other failure the handle is gone too, and the next open recovers the store.
+/// A child of fork(2) closes its copy of the handle, and changes nothing.
+///
 /// The last handle of a file, unless it takes turns, compacts it if more than half of it is free or dead: that may
 /// take seconds.
 #[unsafe(no_mangle)]
@@ -234,9 +239,17 @@ pub unsafe extern "C" fn sp_close(db: *mut sp_db) -> c_int {
         return busy;
     }
     // SAFETY: `open_into` made it, and by the rules of the header this thread alone uses it now.
-    let sp_db { path, table, .. } = *unsafe { Box::from_raw(db) };
-    match guard(|| table.close()) {
-        Some(Ok(_)) => SP_OK,
+    let sp_db { path, table, process, .. } = *unsafe { Box::from_raw(db) };
+    let is_own = process == std::process::id();
+    let close = || {
+        if is_own {
+            return table.close().map(drop);
+        }
+        drop(table);
+        Ok(())
+    };
+    match guard(close) {
+        Some(Ok(())) => SP_OK,
         Some(Err(error)) => report(&Failure::from(error).using(&path)),
         None => report(&Failure::panic()),
     }

@@ -173,6 +173,20 @@ pub unsafe extern "C" fn sp_options_cache_bytes(options: *mut sp_options, bytes:
     unsafe { set(options, |options| Ok(options.cache_bytes(bytes))) }
 }
 
+/// Sets how many bytes of space a snapshot, a transaction or a scan may hold back; by default as many as are live
+/// when it begins, and at least 64 MiB. A scan may hold back three times as much.
+///
+/// What is replaced or deleted while one is open stays in the store for it. One that has held back more is given
+/// up: it returns SP_ERR_TOO_OLD from then on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_options_max_snapshot_pin(
+    options: *mut sp_options,
+    bytes: u64,
+) -> c_int {
+    // SAFETY: the pointer is null or as the rules of the header say.
+    unsafe { set(options, |options| Ok(options.max_snapshot_pin(bytes))) }
+}
+
 /// Sets the mode of a new file, before the umask; 0666 by default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sp_options_file_mode(options: *mut sp_options, mode: c_uint) -> c_int {

@@ -56,13 +56,17 @@ impl sp_value {
 ///
 /// The pointer is null, or leads to so many bytes.
 pub(crate) unsafe fn bytes<'a>(
-    what: &str,
+    what: &'static str,
     data: *const c_void,
     size: usize,
 ) -> Result<&'a [u8], Failure> {
+    if data.is_null() && size > 0 {
+        return Err(Failure::argument(format!("the {what} is null, with a size of {size}")));
+    }
     // SAFETY: the caller promised it.
     let bytes = unsafe { bytes_at(data, size) };
-    bytes.ok_or_else(|| Failure::argument(format!("the {what} is null, with a size of {size}")))
+    // No object has more, so a negative number was the size.
+    bytes.ok_or_else(|| Failure::too_large(what, size))
 }
 
 /// Looks `key` up, and stores its value in `*value` without a copy: release it with sp_release(),
@@ -114,7 +118,7 @@ pub unsafe extern "C" fn sp_release(value: *mut sp_value) {
 /// Looks `key` up, and stores a copy of its value in `*data` and its size in `*size`. The program
 /// frees the copy with free(3). An empty value is not null.
 ///
-/// Returns SP_NOT_FOUND, with null and 0, if the key is absent.
+/// Returns SP_NOT_FOUND, with null and 0, if the key is absent. An error leaves null and 0 too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sp_get_copy(
     db: *const sp_db,
@@ -123,14 +127,19 @@ pub unsafe extern "C" fn sp_get_copy(
     data: *mut *mut c_void,
     size: *mut usize,
 ) -> c_int {
+    // Before anything can fail, the handle included: the program may free what it finds there.
+    if !data.is_null() {
+        // SAFETY: a place for a pointer, by the rules of the header.
+        unsafe { data.write(ptr::null_mut()) };
+    }
+    if !size.is_null() {
+        // SAFETY: a place for a size, by the rules of the header.
+        unsafe { size.write(0) };
+    }
     let get = |db: &'static sp_db| {
         if data.is_null() || size.is_null() {
             return Err(Failure::argument("a place for the result is null"));
         }
-        // SAFETY: a place for a pointer, by the rules of the header.
-        unsafe { data.write(ptr::null_mut()) };
-        // SAFETY: a place for a size, by the rules of the header.
-        unsafe { size.write(0) };
         // SAFETY: the rules of the header.
         let key = unsafe { bytes("key", key, key_size) }?;
         let Some(found) = db.table().get_bytes(key)? else { return Ok(SP_NOT_FOUND) };
@@ -206,7 +215,7 @@ pub unsafe extern "C" fn sp_get_many(
     }
     let get = |db: &'static sp_db| {
         // SAFETY: the rules of the header.
-        let keys = unsafe { slices("keys", keys, count) }?;
+        let keys = unsafe { slices("key", keys, count) }?;
         if places.len() != count {
             return Err(Failure::argument("the place for the values is null"));
         }
@@ -231,15 +240,18 @@ fn is_count(count: usize) -> bool {
 ///
 /// The pointer is null, or leads to so many slices, each as the rules of the header say.
 pub(crate) unsafe fn slices<'a>(
-    what: &str,
+    what: &'static str,
     start: *const sp_slice,
     count: usize,
 ) -> Result<Vec<&'a [u8]>, Failure> {
     if count == 0 {
         return Ok(Vec::new());
     }
-    if start.is_null() || !is_count(count) {
-        return Err(Failure::argument(format!("the {what} are null, and their count {count}")));
+    if start.is_null() {
+        return Err(Failure::argument(format!("the {what}s are null, and their count is {count}")));
+    }
+    if !is_count(count) {
+        return Err(Failure::argument(format!("there cannot be {count} {what}s")));
     }
     // SAFETY: the caller promised so many.
     let all = unsafe { slice::from_raw_parts(start, count) };

@@ -60,13 +60,18 @@ pub unsafe extern "C" fn sp_scan_open(db: *mut sp_db, scan: *mut *mut sp_scan) -
 /// stores null, when every key has come.
 ///
 /// Their bytes are the store's: do not write to them. They last until the next call on this scan.
-/// After a failure the next call returns SP_END.
+/// A failure stores null, and the next call returns SP_END.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sp_scan_next(
     scan: *mut sp_scan,
     key: *mut sp_slice,
     value: *mut sp_slice,
 ) -> c_int {
+    // The bytes of the call before end with this one, whatever it returns.
+    // SAFETY: null or a place for a slice, by the rules of the header.
+    unsafe { store(key, None) };
+    // SAFETY: null or a place for a slice, by the rules of the header.
+    unsafe { store(value, None) };
     // SAFETY: null or an open scan, by the rules of the header.
     let Some(scan) = (unsafe { scan.as_mut() }) else {
         return report(&Failure::argument("the scan is null"));

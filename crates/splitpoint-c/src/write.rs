@@ -78,9 +78,9 @@ pub unsafe extern "C" fn sp_put_many(
 ) -> c_int {
     let put = |db: &'static sp_db| {
         // SAFETY: the rules of the header.
-        let keys = unsafe { slices("keys", keys, count) }?;
+        let keys = unsafe { slices("key", keys, count) }?;
         // SAFETY: the rules of the header.
-        let values = unsafe { slices("values", values, count) }?;
+        let values = unsafe { slices("value", values, count) }?;
         let pairs: Vec<_> = keys.into_iter().zip(values).collect();
         db.changeable()?.put_many_bytes(&pairs, level_of(durability)?)?;
         Ok(SP_OK)
@@ -165,7 +165,10 @@ pub unsafe extern "C" fn sp_compare_and_swap(
 /// # Safety
 ///
 /// The pointer is null, or leads to a slice as the rules of the header say.
-unsafe fn optional<'a>(what: &str, slice: *const sp_slice) -> Result<Option<&'a [u8]>, Failure> {
+unsafe fn optional<'a>(
+    what: &'static str,
+    slice: *const sp_slice,
+) -> Result<Option<&'a [u8]>, Failure> {
     // SAFETY: the caller promised it.
     let slice = unsafe { slice.as_ref() };
     // SAFETY: the same.

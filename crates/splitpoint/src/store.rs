@@ -1013,9 +1013,11 @@ fn reader_stats(taken: TakenPlace) -> ReaderStats {
 #[cold]
 pub(crate) fn in_fork() -> Error {
     Error::Poisoned {
-        reason: "this process is a fork of the one that opened the store; open it again here, \
-                 with `Db::reopen` or, to write, when the other has closed it"
-            .to_string(),
+        // Other languages show it too.
+        reason:
+            "this process is a fork of the one that opened the store; open the file again here: to \
+                 read at once, to write when the other process has closed it"
+                .to_string(),
     }
 }
 

@@ -1,5 +1,7 @@
 /* Every function of libsplitpoint, on a file in the directory that is the argument. */
 #include <splitpoint.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -200,6 +202,83 @@ static void one_step(sp_db *db)
     CHECK(sp_delete(db, "visits", 6) == SP_OK && sp_delete(db, "leader", 6) == SP_NOT_FOUND);
 }
 
+/* Sizes that no object has, or no store keeps; the bytes are not looked at. */
+static void sizes(sp_db *db)
+{
+    sp_slice wrong[2] = {{"a", 1}, {NULL, 3}};
+    sp_batch *batch = sp_batch_new();
+    sp_value found;
+
+    CHECK(sp_put(db, "a", 1, "b", (size_t)-1) == SP_ERR_TOO_LARGE && errno == EFBIG);
+    CHECK(sp_get(db, "a", (size_t)-1, &found) == SP_ERR_TOO_LARGE && found.data == NULL);
+    CHECK(strstr(sp_message(db), "key of 18446744073709551615 bytes is over the limit") != NULL);
+    CHECK(sp_batch_put(batch, "a", 1, "b", (size_t)1 << 32) == SP_ERR_TOO_LARGE);
+    CHECK(strcmp(sp_message(NULL), "value of 4294967296 bytes is over the limit of 4294967295 bytes") == 0);
+    CHECK(sp_batch_delete(batch, "a", (size_t)1 << 40) == SP_ERR_TOO_LARGE && sp_batch_count(batch) == 0);
+    CHECK(sp_batch_put(batch, "a", 1, NULL, 3) == SP_ERR_ARGUMENT);
+    sp_batch_free(batch);
+    CHECK(sp_put_many(db, wrong, wrong, 2, SP_DEFAULT) == SP_ERR_ARGUMENT);
+    CHECK(strcmp(sp_message(db), "the key is null, with a size of 3") == 0);
+    CHECK(sp_put_many(db, wrong, wrong, (size_t)-1, SP_DEFAULT) == SP_ERR_ARGUMENT);
+    CHECK(strcmp(sp_message(db), "there cannot be 18446744073709551615 keys") == 0);
+}
+
+/* A snapshot that holds back more than it may says so, and how to allow it more. */
+static void too_old(const char *directory)
+{
+    char path[4096];
+    static char value[1 << 16];
+    sp_options *options = sp_options_new();
+    sp_snapshot *snapshot;
+    sp_value found;
+    sp_db *db;
+    int i;
+
+    snprintf(path, sizeof path, "%s/pinned.spt", directory);
+    CHECK(sp_options_max_snapshot_pin(options, 1 << 20) == SP_OK);
+    CHECK(sp_open(path, options, &db) == SP_OK);
+    CHECK(sp_put(db, "key", 3, value, sizeof value) == SP_OK);
+    CHECK(sp_snapshot_open(db, &snapshot) == SP_OK);
+    /* It is given up when the store looks for room the next time. */
+    for (i = 0; i < 4000 && sp_snapshot_get(snapshot, "key", 3, &found) == SP_OK; i++) {
+        sp_release(&found);
+        CHECK(sp_put_with(db, "key", 3, value, sizeof value, SP_REPLACE, i % 16 ? SP_BUFFERED : SP_SYNC) == SP_OK);
+    }
+    CHECK(sp_snapshot_get(snapshot, "key", 3, &found) == SP_ERR_TOO_OLD && found.data == NULL);
+    CHECK(strstr(sp_message(db), "more than 1048576 bytes") && strstr(sp_message(db), "sp_options_max_snapshot_pin()"));
+    sp_snapshot_close(snapshot);
+    CHECK(sp_close(db) == SP_OK);
+    sp_options_free(options);
+}
+
+/* A child of a fork is told what it can do, in words of C. */
+static void forked(const char *directory)
+{
+    char path[4096];
+    sp_options *options = sp_options_new();
+    sp_value found;
+    sp_db *db;
+    int status;
+    pid_t child;
+
+    snprintf(path, sizeof path, "%s/forked.spt", directory);
+    /* Without a thread, whose memory the child could not free. */
+    CHECK(sp_options_durability(options, SP_BUFFERED) == SP_OK);
+    CHECK(sp_open(path, options, &db) == SP_OK);
+    put(db, "key", "value");
+    CHECK((child = fork()) >= 0);
+    if (child == 0) {
+        CHECK(sp_get(db, "key", 3, &found) == SP_ERR_UNUSABLE && found.data == NULL);
+        CHECK(strstr(sp_message(db), "open the file again here") && !strstr(sp_message(db), "::"));
+        CHECK(sp_close(db) == SP_OK);
+        sp_options_free(options);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(is(db, "key", "value") && sp_close(db) == SP_OK);
+    sp_options_free(options);
+}
+
 static void maintenance(sp_db *db)
 {
     sp_stats stats;
@@ -257,6 +336,7 @@ static void files(const char *directory)
     snapshots(db);
     transactions(db);
     one_step(db);
+    sizes(db);
     maintenance(db);
     CHECK(sp_open(path, NULL, &other) == SP_ERR_LOCKED && other == NULL);
     CHECK(errno == EAGAIN && strstr(sp_message(NULL), "a.spt") != NULL);
@@ -320,6 +400,7 @@ static void memory(void)
     snapshots(db);
     transactions(db);
     one_step(db);
+    sizes(db);
     maintenance(db);
     CHECK(sp_close(db) == SP_OK);
 }
@@ -334,5 +415,7 @@ int main(int argument_count, char **arguments)
     lookups();
     files(arguments[1]);
     sharing(arguments[1]);
+    too_old(arguments[1]);
+    forked(arguments[1]);
     return 0;
 }

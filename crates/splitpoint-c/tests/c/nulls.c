@@ -13,6 +13,7 @@ int main(void)
     sp_snapshot *snapshot;
     sp_txn *txn;
     sp_value value;
+    sp_slice slice;
     void *data;
     size_t size;
 
@@ -42,7 +43,13 @@ int main(void)
     REFUSED(sp_get_lookups(NULL, NULL));
     REFUSED(sp_options_instrument(NULL, 1));
     REFUSED(sp_scan_open(NULL, &scan));
-    REFUSED(sp_scan_next(NULL, NULL, NULL));
+    slice.data = "left behind";
+    REFUSED(sp_scan_next(NULL, &slice, &slice));
+    CHECK(slice.data == NULL && slice.size == 0);
+    data = (void *)"left behind";
+    REFUSED(sp_get_copy(NULL, "a", 1, &data, &size));
+    CHECK(data == NULL && size == 0);
+    REFUSED(sp_options_max_snapshot_pin(NULL, 1));
     CHECK(scan == NULL);
     CHECK(sp_close(NULL) == SP_OK);
     sp_scan_close(NULL);
@@ -86,7 +93,6 @@ int main(void)
     REFUSED(sp_compare_and_swap(db, NULL, 1, NULL, NULL));
     REFUSED(sp_put(db, NULL, 1, "b", 1));
     REFUSED(sp_put(db, "a", 1, NULL, 1));
-    REFUSED(sp_put(db, "a", (size_t)-1, "b", 1));
     REFUSED(sp_get(db, NULL, 1, &value));
     CHECK(value.data == NULL);
     REFUSED(sp_get(db, "a", 1, NULL));
