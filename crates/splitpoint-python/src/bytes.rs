@@ -55,6 +55,11 @@ impl<'py> ByteString<'py> {
             // Of a buffer that gives its bytes no more: a view that was released, a file that was unmapped.
             Err(error) => return Err(error),
         };
+        if holds_objects(&view)? {
+            let found = object.get_type().name()?;
+            let message = format!("a {role} is bytes, and the {found} holds references to objects");
+            return Err(PyTypeError::new_err(message));
+        }
         // A copy: another thread may change a bytearray while the interpreter's lock is released.
         Ok(Self::Bytes(view.call_method0("tobytes")?.cast_into()?))
     }
@@ -68,6 +73,14 @@ impl<'py> ByteString<'py> {
             Self::Text(text) => text.to_str().unwrap_or_default().as_bytes(),
         }
     }
+}
+
+/// Returns whether the buffer has references to Python's objects, as an array of numpy with the dtype
+/// `object` has. Their addresses are nothing to store, and a copy into such a buffer would forge them.
+pub(crate) fn holds_objects(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
+    let format = view.getattr("format")?;
+    // The names of the fields of a structure are between colons.
+    Ok(format.cast::<PyString>()?.to_str()?.split(':').step_by(2).any(|codes| codes.contains('O')))
 }
 
 /// Takes `object` as a key.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
 use splitpoint::hash::HashFunction;
@@ -369,7 +369,14 @@ impl Table {
         buffer: &Bound<'py, PyAny>,
     ) -> PyResult<Option<usize>> {
         let Some(value) = self.find(py, key)? else { return Ok(None) };
-        let view = PyMemoryView::from(buffer)?.call_method1("cast", ("B",))?;
+        let view = PyMemoryView::from(buffer)?;
+        if bytes::holds_objects(&view)? {
+            let found = buffer.get_type().name()?;
+            let message =
+                format!("bytes cannot be copied into the {found}: it holds references to objects");
+            return Err(PyTypeError::new_err(message));
+        }
+        let view = view.call_method1("cast", ("B",))?;
         let (value_bytes, buffer_bytes) = (value.as_bytes().len(), view.len()?);
         if value_bytes > buffer_bytes {
             return Err(PyValueError::new_err(format!(

@@ -3,6 +3,7 @@
 import array
 import collections.abc
 import copy
+import ctypes
 import gc
 import importlib.metadata
 import itertools
@@ -94,6 +95,32 @@ class Mapping(Scratch):
                 call()
         self.table[memoryview(b"k.e.y")[::2]] = memoryview(b"value")[::-1]
         self.assertEqual(self.table["key"], b"eulav")
+
+    def test_references_to_objects_are_no_bytes(self):
+        """The bytes of an array of objects are addresses, and others in their place end the process."""
+        objects = (ctypes.py_object * 2)("a", "b")
+
+        class Named(ctypes.Structure):
+            _fields_ = [("O", ctypes.c_int)]
+
+        class Holder(ctypes.Structure):
+            _fields_ = [("number", ctypes.c_int), ("item", ctypes.py_object)]
+
+        self.table["key"] = bytes(16)
+        for buffer in (objects, memoryview(objects), (Holder * 1)()):
+            for call in (
+                lambda: self.table.__setitem__("key", buffer),
+                lambda: self.table[buffer],
+                lambda: self.table.put_many([("key", buffer)]),
+                lambda: self.table.apply({"key": buffer}),
+                lambda: self.table.get_into("key", buffer),
+            ):
+                with self.assertRaisesRegex(TypeError, "holds references to objects"):
+                    call()
+        self.assertEqual(list(objects), ["a", "b"])
+        self.table["key"] = (Named * 1)(Named(7))
+        named = (Named * 1)()
+        self.assertEqual((self.table.get_into("key", named), named[0].O), (4, 7))
 
     def test_deleting_and_replacing_are_counted(self):
         self.table.update(a="1", b="2")
