@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use splitpoint::{Error, ErrorKind, Holder};
 
 /// Returns the exception for an error of the library.
@@ -58,6 +59,17 @@ pub(crate) fn invalid(py: Python<'_>, message: &str) -> PyErr {
     exception(py, "invalid", None, message, None)
 }
 
+/// Returns what makes an exception. The module asks for it when it is imported, because nothing can be
+/// imported any more when the interpreter ends.
+///
+/// # Errors
+///
+/// Those of the import.
+pub(crate) fn maker(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    MAKE.import(py, "splitpoint._errors", "make")
+}
+
 fn exception(
     py: Python<'_>,
     code: &str,
@@ -65,9 +77,8 @@ fn exception(
     message: &str,
     path: Option<&Path>,
 ) -> PyErr {
-    let make = || py.import("splitpoint._errors")?.getattr("make");
     let path = path.map(Path::as_os_str);
-    match make().and_then(|make| make.call1((code, number, message, path))) {
+    match maker(py).and_then(|make| make.call1((code, number, message, path))) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }

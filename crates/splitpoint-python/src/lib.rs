@@ -58,6 +58,7 @@ fn identify(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Option<&'stati
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     interpreter::be_the_only_one(module.py())?;
+    error::maker(module.py())?;
     splitpoint_legacy::register().map_err(|error| error::raise(module.py(), &error))?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;

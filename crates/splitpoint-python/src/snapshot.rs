@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use pyo3::exceptions::PyKeyError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use self_cell::self_cell;
@@ -145,6 +146,11 @@ impl Snapshot {
         }
         let ended = self.moment.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(ended));
+    }
+
+    /// Shows the garbage collector the table, which may refer to the snapshot.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.table)
     }
 
     /// Whether the snapshot, or its table, is closed.

@@ -1,8 +1,9 @@
 //! The native half of `splitpoint.Transaction`; `python/splitpoint/_moments.py` has the other.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pyo3::exceptions::PyKeyError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use self_cell::self_cell;
@@ -93,7 +94,7 @@ pub(crate) struct Transaction {
     work: Attached<Work>,
     origin: Origin,
     /// Nobody else may hold the table, which closes itself when it is dropped.
-    _table: Py<Table>,
+    table: Py<Table>,
 }
 
 impl std::fmt::Debug for Transaction {
@@ -105,7 +106,11 @@ impl std::fmt::Debug for Transaction {
 /// A moment of a transaction, to which `rollback_to` returns.
 #[pyclass(frozen, module = "splitpoint._native")]
 #[derive(Debug)]
-pub(crate) struct Savepoint(splitpoint::Savepoint);
+pub(crate) struct Savepoint {
+    moment: splitpoint::Savepoint,
+    /// The transaction that it is of, for no other has its number.
+    work: Weak<Mutex<Option<Work>>>,
+}
 
 impl Transaction {
     /// Calls `what` without the interpreter's lock.
@@ -189,7 +194,7 @@ impl Transaction {
         let opened = handle.opened(py)?;
         let origin = opened.origin.clone();
         let work = handle.attach(py, opened, begin)?;
-        Ok(Self { work, origin, _table: table.unbind() })
+        Ok(Self { work, origin, table: table.unbind() })
     }
 
     fn __getitem__<'py>(
@@ -271,13 +276,19 @@ impl Transaction {
 
     /// Return the moment of the changes so far, to `rollback_to`.
     fn savepoint(&self, py: Python<'_>) -> PyResult<Savepoint> {
-        self.with(py, |transaction| Ok(Savepoint(transaction.savepoint())))
+        let moment = self.with(py, |transaction| Ok(transaction.savepoint()))?;
+        Ok(Savepoint { moment, work: Arc::downgrade(&self.work) })
     }
 
     /// Undo the changes since `savepoint`. What was read since can still conflict.
+    ///
+    /// Raises `splitpoint.error` with code ``"invalid"`` for a savepoint of another transaction.
     fn rollback_to(&self, py: Python<'_>, savepoint: &Savepoint) -> PyResult<()> {
+        if !std::ptr::eq(savepoint.work.as_ptr(), Arc::as_ptr(&self.work)) {
+            return Err(error::invalid(py, "the savepoint is of another transaction"));
+        }
         self.with(py, |transaction| {
-            transaction.rollback_to(savepoint.0);
+            transaction.rollback_to(savepoint.moment);
             Ok(())
         })
     }
@@ -319,6 +330,11 @@ impl Transaction {
             let ended = self.slot().take();
             drop(ended);
         });
+    }
+
+    /// Shows the garbage collector the table, which may refer to the transaction.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        visit.call(&self.table)
     }
 
     /// Whether the transaction has ended, or its table is closed.

@@ -96,6 +96,20 @@ class Stubs(Scratch):
             "    count: int = table.stats().record_count\n"
             "    for key, stored in table.items():\n"
             "        bytes.join(key, [stored])\n"
+            "    found: bool = 'key' in table\n"
+            "    popped: bytes | int = table.pop('key', 7)\n"
+            "    table |= {'key': b'value'}\n"
+            "    with table.snapshot() as snapshot:\n"
+            "        found = 'key' in snapshot\n"
+            "def pay(changes: splitpoint.Transaction) -> int:\n"
+            "    changes |= {'key': b'value'}\n"
+            "    old: bytes | None = changes.pop('old', None)\n"
+            "    return len(changes.pop('key')) if 'key' in changes else 0\n"
+            "paid: int = splitpoint.open_url('mem:').transact(pay)\n"
+            "class Words(splitpoint.Table):\n"
+            "    def __init__(self, path: str) -> None:\n"
+            "        super().__init__(path)\n"
+            "again: Words = Words('w.spt').reopen()\n"
         )
         mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", self.path("cache")]
         done = subprocess.run(mypy + [str(program)], capture_output=True, text=True, check=False)

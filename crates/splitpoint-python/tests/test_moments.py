@@ -251,6 +251,26 @@ class Transactions(Moments):
             transaction.rollback()
         self.assertEqual(dict(self.table), {b"kept": b"1"})
 
+    def test_a_savepoint_is_of_one_transaction(self):
+        with self.table.transaction() as one, self.table.transaction() as other:
+            one["a"] = "1"
+            savepoint = one.savepoint()
+            other["b"], other["c"] = "2", "3"
+            self.assert_code("invalid", other.rollback_to, savepoint)
+            one["d"] = "4"
+            one.rollback_to(savepoint)
+        self.assertEqual(dict(self.table), {b"a": b"1", b"b": b"2", b"c": b"3"})
+        with self.table.transaction() as other:
+            del one
+            self.assert_code("invalid", other.rollback_to, savepoint)
+
+    def test_a_transaction_is_updated_in_place_as_a_table(self):
+        with self.table.transaction() as changes:
+            changes |= {"a": "1"}
+            changes |= [("b", "2")]
+            self.assertEqual(len(changes), 2)
+        self.assertEqual(dict(self.table), {b"a": b"1", b"b": b"2"})
+
     def test_an_iterator_is_of_the_changes_before_it(self):
         self.table.update({f"{i}": "" for i in range(300)})
         with self.table.transaction() as transaction:

@@ -974,6 +974,30 @@ class Endings(Scratch):
         warned = self.python("-W", "always", "-c", script).stderr
         self.assertIn("ResourceWarning: unclosed <splitpoint.Table 't.spt' 1 keys", warned)
 
+    def test_what_the_interpreter_destroys_last_may_still_use_its_table(self):
+        """Nothing can be imported any more then."""
+        script = (
+            "import splitpoint\n"
+            "class Last:\n"
+            "    def __init__(self):\n"
+            "        self.table = splitpoint.open('t.spt')\n"
+            "    def __del__(self):\n"
+            "        with self.table.transaction() as changes:\n"
+            "            changes['a'] = '1'\n"
+            "        with self.table.snapshot() as snapshot:\n"
+            "            self.table.transact(lambda changes: changes.update(b=snapshot['a']))\n"
+            "        self.table.close()\n"
+            "        try:\n"
+            "            self.table['c']\n"
+            "        except splitpoint.error as error:\n"
+            "            print(error.code)\n"
+            "last = Last()\n"
+        )
+        done = self.python("-c", script)
+        self.assertEqual((done.stdout, done.stderr), ("closed\n", ""))
+        with splitpoint.open(self.path("t.spt"), "r") as table:
+            self.assertEqual(dict(table), {b"a": b"1", b"b": b"1"})
+
 
 class FullDisk(Scratch):
     """A file that cannot grow."""
@@ -1075,7 +1099,7 @@ class Command(Scratch):
             "'random'))))\n"
         )
         loaded = self.python("-c", script).stdout.split()
-        parts = ("_errors", "_moments", "_native", "_table")
+        parts = ("_errors", "_moments", "_native", "_table", "_views")
         self.assertEqual(loaded, ["splitpoint", *(f"splitpoint.{part}" for part in parts)])
 
 

@@ -12,6 +12,7 @@ import os
 import pathlib
 import pickle
 import random
+import sys
 import unittest
 import warnings
 import weakref
@@ -604,6 +605,71 @@ class Life(Scratch):
         del table
         gc.collect()
         self.assertIsNone(reference())
+
+    def test_a_cycle_through_a_snapshot_or_a_transaction_is_collected(self):
+        class Own(splitpoint.Table):
+            pass
+
+        for name in ("snapshot", "transaction"):
+            table = Own(self.path())
+            table["key"] = "value"
+            table.made = getattr(table, name)()
+            reference = weakref.ref(table)
+            del table
+            with self.assertWarnsRegex(ResourceWarning, "unclosed"):
+                gc.collect()
+            self.assertIsNone(reference(), name)
+            splitpoint.open(self.path(), "w").close()
+
+    def test_a_table_that_is_dropped_before_a_view_is_closed_with_it(self):
+        table = splitpoint.open(self.path())
+        table["key"] = "value"
+        value = memoryview(table._pin("key"))
+        unraisable = []
+        hook, sys.unraisablehook = sys.unraisablehook, lambda it: unraisable.append(it.exc_value)
+        try:
+            with self.assertWarnsRegex(ResourceWarning, "unclosed"):
+                del table
+        finally:
+            sys.unraisablehook = hook
+        self.assertEqual(unraisable, [])
+        self.assertEqual(value, b"value")
+        with self.assertRaises(BlockingIOError):
+            splitpoint.open(self.path(), "w")
+        value.release()
+        splitpoint.open(self.path(), "w").close()
+
+    def test_a_class_of_ones_own_may_take_other_arguments(self):
+        class Same(splitpoint.Table):
+            def __init__(self, path, **options):
+                super().__init__(path, **options)
+                self.extra = 1
+
+        class Other(splitpoint.Table):
+            def __new__(cls, name):
+                return super().__new__(cls, name + ".spt", durability="sync")
+
+        class Neither(splitpoint.Table):
+            def __init__(self, path):
+                super().__init__()
+
+        with Same(self.path(), durability="buffered") as table:
+            table["key"] = "value"
+            self.assertEqual((table.extra, table.durability), (1, "buffered"))
+        with Other(self.path("table")) as table:
+            self.assertEqual((table["key"], table.durability), (b"value", "sync"))
+        with Neither(self.path()) as table:
+            self.assertEqual(table["key"], b"value")
+
+        class Wrong(splitpoint.Table):
+            def __init__(self, path):
+                super().__init__(path, durability="sync")
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            with self.assertRaisesRegex(TypeError, "__new__"):
+                Wrong(self.path())
+            gc.collect()
 
     def test_a_copy_is_the_same_handle(self):
         with splitpoint.open_url("mem:") as table:

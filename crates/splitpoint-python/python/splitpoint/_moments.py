@@ -5,7 +5,7 @@ import collections.abc
 
 from . import _native
 from ._errors import error, make
-from ._table import ItemsView, KeysView, ValuesView
+from ._views import ItemsView, KeysView, ValuesView
 
 __all__ = ["Snapshot", "Transaction"]
 
@@ -125,6 +125,10 @@ class Transaction(_native.Transaction, _Moment, collections.abc.MutableMapping):
             for key, value in source:
                 self[key] = value
 
+    def __ior__(self, other):
+        self.update(other)
+        return self
+
     def clear(self):
         """Delete every key. It reads them all."""
         for key in self.keys():
@@ -136,14 +140,14 @@ class Transaction(_native.Transaction, _Moment, collections.abc.MutableMapping):
 
 def transact(table, function, durability, attempts):
     """Do what `Table.transact` says."""
-    import random
-    import time
-
     if attempts < 1:
         raise make("invalid", None, f"attempts is 1 or more, not {attempts}", None)
     pause_s = 0.0005
     for attempt in range(attempts):
         if attempt:
+            import random
+            import time
+
             # The others, who come first, may need several steps as well.
             time.sleep(random.uniform(0, pause_s))
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)

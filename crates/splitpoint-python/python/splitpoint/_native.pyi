@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Literal, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
@@ -27,8 +27,9 @@ class Pinned:
 @final
 class Savepoint: ...
 
+# A container of anything: mypy would refuse `"key" in table` for a container of bytes.
 @disjoint_base
-class Snapshot:
+class Snapshot(Container[Any]):
     def __new__(cls, table: Table) -> Self: ...
     def __getitem__(self, key: _Key, /) -> bytes: ...
     def __contains__(self, key: object, /) -> bool: ...
@@ -47,7 +48,7 @@ class Snapshot:
     def closed(self) -> bool: ...
 
 @disjoint_base
-class Transaction:
+class Transaction(Container[Any]):
     def __new__(cls, table: Table, durability: str | None) -> Self: ...
     def __getitem__(self, key: _Key, /) -> bytes: ...
     def __setitem__(self, key: _Key, value: _Value, /) -> None: ...
@@ -69,7 +70,7 @@ class Transaction:
     def closed(self) -> bool: ...
 
 @disjoint_base
-class Table:
+class Table(Container[Any]):
     def __new__(
         cls,
         place: str,
@@ -123,6 +124,8 @@ class Table:
 
 @final
 class Study:
+    @staticmethod
+    def of_json(text: str) -> Study: ...
     def json(self) -> str: ...
     def html(self) -> str: ...
     def markdown(self) -> str: ...

@@ -8,7 +8,8 @@ import itertools
 import os
 import warnings
 
-from . import _errors, _native
+from . import _errors, _moments, _native
+from ._views import ItemsView, KeysView, ValuesView, stored
 
 __all__ = ["CheckReport", "Lookups", "Stats", "Table", "equal", "identify", "open", "open_url"]
 
@@ -178,85 +179,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.note_fork)
 
 
-def _stored(item):
-    """Return a key or a value as the table has it; what can be neither stays as it is."""
-    if type(item) is bytes:
-        return item
-    try:
-        return item.encode() if isinstance(item, str) else memoryview(item).tobytes()
-    except (TypeError, UnicodeEncodeError):
-        return item
-
-
-class SetView:
-    """The set operations of the views, on any iterable as those of a dict."""
-
-    __slots__ = ()
-
-    def _elements_of(self, other):
-        # A view of another table is taken as it is.
-        if isinstance(other, SetView) or not isinstance(other, collections.abc.Iterable):
-            return other
-        return {self._element(item) for item in other}
-
-    def __and__(self, other):
-        return super().__and__(self._elements_of(other))
-
-    def __or__(self, other):
-        return super().__or__(self._elements_of(other))
-
-    def __xor__(self, other):
-        return super().__xor__(self._elements_of(other))
-
-    def __sub__(self, other):
-        return super().__sub__(self._elements_of(other))
-
-    def __rsub__(self, other):
-        return super().__rsub__(self._elements_of(other))
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-
-class KeysView(SetView, collections.abc.KeysView):
-    __slots__ = ()
-
-    def _element(self, key):
-        return _stored(key)
-
-    def __contains__(self, key):
-        key = _stored(key)
-        return type(key) is bytes and key in self._mapping
-
-
-class ValuesView(collections.abc.ValuesView):
-    __slots__ = ()
-
-    def __iter__(self):
-        return self._mapping._scan_values()
-
-    def __contains__(self, value):
-        value = _stored(value)
-        return any(value == found for found in self)
-
-
-class ItemsView(SetView, collections.abc.ItemsView):
-    __slots__ = ()
-
-    def _element(self, item):
-        is_pair = isinstance(item, tuple) and len(item) == 2
-        return tuple(map(_stored, item)) if is_pair else item
-
-    def __iter__(self):
-        return self._mapping._scan_items()
-
-    def __contains__(self, item):
-        if not (isinstance(item, tuple) and len(item) == 2):
-            return False
-        key, value = map(_stored, item)
-        # The value of a missing key is `None`, which no value equals.
-        return type(key) is bytes and type(value) is bytes and self._mapping.get(key) == value
-
-
 _MISSING = object()
 
 # What a table that is opened again takes over.
@@ -267,7 +189,8 @@ class Table(_native.Table, collections.abc.MutableMapping):
     """A dict of bytes in a file: `splitpoint.open` returns it.
 
     Keys and values are `bytes`, or any buffer; `str` is stored as UTF-8. Reads return `bytes`.
-    All calls may come from any thread.
+    All calls may come from any thread. A class of your own may derive from it; one that is called with
+    other arguments overrides ``__new__``, which opens the file.
 
     >>> table = splitpoint.open("pets.spt", "n")
     >>> table["cat"], table[b"dog"] = "meow", bytes([1, 2])
@@ -278,11 +201,21 @@ class Table(_native.Table, collections.abc.MutableMapping):
     >>> table.close()
     """
 
-    __slots__ = ("_again", "_durability", "_is_url", "_options", "_path", "_popped", "_walk")
+    __slots__ = (
+        "_again",
+        "_durability",
+        "_given",
+        "_is_url",
+        "_options",
+        "_path",
+        "_popped",
+        "_walk",
+    )
 
     def __new__(cls, path, *, is_url=False, durability="async", **options):
         place = _place(path)
         self = super().__new__(cls, place, is_url=is_url, durability=durability, **options)
+        self._given = path, is_url, durability, options
         self._durability = durability
         self._options = {name: options.get(name) for name in ("cache_bytes", "hash")}
         kept = {name: options[name] for name in _REOPENED if name in options}
@@ -293,6 +226,12 @@ class Table(_native.Table, collections.abc.MutableMapping):
         self._popped = []
         self._walk = []
         return self
+
+    def __init__(self, path=_MISSING, *, is_url=False, durability="async", **options):
+        # The interpreter calls it with what `__new__` got, and one of a subclass with what that thinks.
+        is_called_by_a_subclass = type(self).__init__ is not Table.__init__ and path is not _MISSING
+        if is_called_by_a_subclass and (path, is_url, durability, options) != self._given:
+            raise TypeError("__new__ has opened the table with other arguments; override it to change them")
 
     # What Python code may ask of every open file.
 
@@ -339,7 +278,9 @@ class Table(_native.Table, collections.abc.MutableMapping):
         if hasattr(self, "_walk") and not self.closed and not self._forked:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
             self._walk.clear()
-            self.close()
+            # A view that somebody still has keeps the file open, and the last one closes it.
+            with contextlib.suppress(BufferError):
+                self.close()
 
     def __repr__(self):
         name = os.path.basename(self._path)
@@ -485,9 +426,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
         ...         snapshot["key"], table["key"]
         (b'old', b'new')
         """
-        from ._moments import Snapshot
-
-        return Snapshot(self)
+        return _moments.Snapshot(self)
 
     def transaction(self, *, durability=None):
         """Begin a `Transaction`: changes that take effect together, if all it has read is still true.
@@ -503,9 +442,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
         ...     table["stock"]
         b'2'
         """
-        from ._moments import Transaction
-
-        return Transaction(self, durability=durability)
+        return _moments.Transaction(self, durability=durability)
 
     def transact(self, function, *, durability=None, attempts=100):
         """Call `function` with a `Transaction`, commit it, and return what `function` has returned.
@@ -522,9 +459,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
         ...     table.transact(pay)
         5
         """
-        from ._moments import transact
-
-        return transact(self, function, durability, attempts)
+        return _moments.transact(self, function, durability, attempts)
 
     def stats(self):
         """Return the counts and sizes of the table as a `Stats`. It reads the whole index."""
@@ -571,7 +506,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
 
         If `key` is the one that the last call returned, this costs nothing; otherwise it costs a scan.
         """
-        sought = _stored(key)
+        sought = stored(key)
         if type(sought) is not bytes:
             # Raises what every call raises for such a key.
             return self[key]
