@@ -169,6 +169,29 @@ class Arrow(unittest.TestCase):
         numbers = array.array("q", range(100))
         self.assertEqual(bytes_of(pandas.Series(range(100))), bytes_of(numbers))
 
+    @unittest.skipIf(numpy is None or pandas is None, "numpy or pandas is not installed")
+    def test_arrays_of_numpy_give_the_bytes_of_their_numbers_in_one_order(self):
+        expected = bytes_of(array.array("i", range(1000)))
+        for numbers in (
+            numpy.arange(1000, dtype="<i4"),
+            numpy.arange(1000, dtype=">i4"),
+            numpy.arange(2000, dtype=">i4")[:1000],
+            pandas.Index(numpy.arange(1000, dtype="i4")),
+            numpy.ma.array(numpy.arange(1000, dtype="i4")),
+        ):
+            self.assertEqual(bytes_of(numbers), expected, type(numbers))
+        self.assertEqual(bytes_of(pandas.RangeIndex(1000)), bytes_of(array.array("q", range(1000))))
+        self.assertEqual(bytes_of(pandas.Index(WORDS)), bytes_of(WORDS))
+        self.assertEqual(bytes_of(numpy.array(WORDS, dtype=object)), bytes_of(WORDS))
+
+    @unittest.skipIf(numpy is None, "numpy is not installed")
+    def test_a_masked_element_is_refused_with_its_row(self):
+        for dtype in ("i4", "S1", object):
+            masked = numpy.ma.array([b"1", b"2", b"3"], mask=[0, 1, 0]).astype(dtype)
+            with self.assertRaisesRegex(ValueError, "the key in row 1 is masked"):
+                bytes_of(masked)
+            self.assertEqual(bytes_of(masked.compressed()), bytes_of(masked.data[[0, 2]]))
+
     def test_a_measurement_of_a_column_is_that_of_a_list(self):
         keys = [f"user:{i}" for i in range(20_000)]
         ours, same = (lab.measure(it, ["xxh3-64", "djb2"]) for it in (pyarrow.array(keys), keys))

@@ -2,6 +2,7 @@
 
 import array
 import contextlib
+import copy
 import gc
 import itertools
 import json
@@ -163,6 +164,33 @@ class Measuring(Scratch):
         same = lab.measure((i.to_bytes(4, "little") for i in range(1000)), "fnv1a-32", buckets=512)
         self.assertEqual(ours["rows"], same.results[0]["rows"])
         self.assertEqual(ours["key_bytes"], 4000)
+
+    def test_functions_of_the_same_name_are_told_apart(self):
+        def djb2(keys):
+            return [0] * len(keys)
+
+        hashes = ["djb2", lambda keys: [0] * len(keys), lambda keys: map(zlib.crc32, keys), djb2]
+        report = lab.measure(keys_of(5000), hashes, width=32)
+        self.assertEqual(list(report.verdicts), ["djb2", "<lambda>", "<lambda>-2", "djb2-2"])
+        self.assertEqual(len(report.results), 4)
+        self.assertNotEqual(report.results[1]["rows"], report.results[2]["rows"])
+
+    def test_a_hash_that_is_wider_than_it_may_be_is_an_error(self):
+        def wide(keys):
+            return [1 << 16] * len(keys)
+
+        with self.assertRaisesRegex(ValueError, "`wide` returned 65536 for the key 0 of [0-9]; it has 17 bits"):
+            lab.measure(keys_of(9), [wide], width=16)
+        lab.measure(keys_of(9), [wide], width=17)
+
+    def test_a_report_of_another_process_is_the_same(self):
+        report = lab.measure(keys_of(1000), ["xxh3-64", "djb2"])
+        for again in (pickle.loads(pickle.dumps(report)), copy.deepcopy(report)):
+            self.assertEqual(again.to_json(), report.to_json())
+            self.assertEqual(again.to_html(), report.to_html())
+            self.assertEqual(str(again), str(report))
+        with self.assertRaises(ValueError):
+            splitpoint._native.Study.of_json("{}")
 
     def test_keys_that_come_again_are_removed_unless_asked_for(self):
         keys = keys_of(100) * 2

@@ -1,6 +1,6 @@
 //! Keys from Python: any iterable of bytes or text, an array of numbers, or a column of Arrow.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyString};
 use splitpoint_lab::keys::{KeyBatch, KeyInput, KeySource, ReadError};
@@ -16,11 +16,11 @@ const BATCH: usize = 4096;
 /// Calls `work` on each key.
 ///
 /// An array of numbers, such as one of numpy or of the module `array`, gives the bytes of each number
-/// as a key, little-endian; so does a column of numbers of Arrow.
+/// as a key, little-endian; so do a column of numbers of Arrow, and an index of pandas.
 ///
 /// # Errors
 ///
-/// `TypeError` for what holds no keys, and what the iterable raises.
+/// `TypeError` for what holds no keys, `ValueError` for a null, and what the iterable raises.
 pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -> PyResult<()> {
     if source.is_instance_of::<PyBytes>() || source.is_instance_of::<PyString>() {
         let message = "keys are an iterable of bytes or str, not one of them";
@@ -29,7 +29,13 @@ pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -
     if arrow::for_each(source, &mut work)? {
         return Ok(());
     }
-    if let Ok(view) = PyMemoryView::from(source)
+    refuse_masked(source)?;
+    // An index of pandas gives its numbers only so.
+    let array = match PyMemoryView::from(source) {
+        Err(_) if source.hasattr("__array__")? => source.call_method0("__array__")?,
+        _ => source.clone(),
+    };
+    if let Ok(view) = PyMemoryView::from(&array)
         && is_of_numbers(&view)?
     {
         return for_each_number(&view, work);
@@ -41,6 +47,22 @@ pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -
         }
     }
     Ok(())
+}
+
+/// Refuses an array of numpy with masked elements: its buffer has what lies below the mask.
+fn refuse_masked(source: &Bound<'_, PyAny>) -> PyResult<()> {
+    // A series of pandas has a method `mask`, and nothing else has `compressed`.
+    if !source.hasattr("compressed")? || !source.hasattr("mask")? {
+        return Ok(());
+    }
+    let mask = source.getattr("mask")?;
+    if !mask.call_method0("any")?.is_truthy()? {
+        return Ok(());
+    }
+    let row = mask.call_method0("argmax")?;
+    let message =
+        format!("the key in row {row} is masked; leave such keys out with `compressed()`");
+    Err(PyValueError::new_err(message))
 }
 
 /// Returns whether the items are numbers or bytes, and not pointers to objects or structures.
@@ -57,8 +79,24 @@ fn for_each_number(view: &Bound<'_, PyMemoryView>, mut work: impl FnMut(&[u8])) 
         let message = format!("keys are an array of one dimension, not of {dimension_count}");
         return Err(PyTypeError::new_err(message));
     }
+    let format: String = view.getattr("format")?.extract()?;
+    // The other byte order than that of this machine.
+    let is_swapped = if cfg!(target_endian = "big") {
+        format.starts_with('<')
+    } else {
+        format.starts_with(['>', '!'])
+    };
     let content = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
-    content.as_bytes().chunks_exact(item_bytes.max(1)).for_each(|bytes| number(bytes, &mut work));
+    let mut swapped = Vec::with_capacity(item_bytes);
+    for bytes in content.as_bytes().chunks_exact(item_bytes.max(1)) {
+        if is_swapped {
+            swapped.clear();
+            swapped.extend(bytes.iter().rev());
+            number(&swapped, &mut work);
+        } else {
+            number(bytes, &mut work);
+        }
+    }
     Ok(())
 }
 

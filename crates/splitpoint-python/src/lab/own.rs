@@ -22,7 +22,8 @@ struct State {
 }
 
 impl Calls {
-    /// Returns the function of the lab that calls `function`.
+    /// Returns the function of the lab that calls `function`. Its name is none of `taken`: two lambdas have
+    /// the same, and a report tells functions apart by their names.
     ///
     /// # Errors
     ///
@@ -31,17 +32,21 @@ impl Calls {
         &self,
         function: &Bound<'_, PyAny>,
         width_bits: u32,
+        taken: &[&str],
     ) -> PyResult<&'static Specimen> {
         if !function.is_callable() {
             let found = function.get_type().name()?;
             let message = format!("a hash is a name or a function, not {found}");
             return Err(PyTypeError::new_err(message));
         }
-        let name = name_of(function);
+        let own = name_of(function);
+        let numbered = (2..).map(|number| format!("{own}-{number}"));
+        let mut names = std::iter::once(own.clone()).chain(numbered);
+        let name = names.find(|name| !taken.contains(&name.as_str())).unwrap_or(own);
         let mut state = self.state();
         let index = state.functions.len();
         state.functions.push(function.clone().unbind());
-        let calling = Calling { calls: self.clone(), index };
+        let calling = Calling { calls: self.clone(), index, width_bits };
         Ok(Specimen::foreign(&name, width_bits, Seeding::None, calling))
     }
 
@@ -80,6 +85,7 @@ fn name_of(function: &Bound<'_, PyAny>) -> String {
 struct Calling {
     calls: Calls,
     index: usize,
+    width_bits: u32,
 }
 
 impl fmt::Debug for Calling {
@@ -137,6 +143,17 @@ impl Calling {
                 error.set_cause(py, Some(cause));
                 error
             })?;
+            let bits = u64::BITS - number.leading_zeros();
+            if bits > self.width_bits {
+                return Err(PyValueError::new_err(format!(
+                    "the hash function `{}` returned {hash:?} for the key {} of {}; it has {bits} bits, and \
+                     `width` is {}",
+                    name(),
+                    hashes.len(),
+                    keys.len(),
+                    self.width_bits
+                )));
+            }
             hashes.push(Some(number));
         }
         if hashes.len() == keys.len() {

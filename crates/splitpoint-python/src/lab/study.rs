@@ -39,6 +39,15 @@ impl Study {
         serde_json::to_string(&self.study).map_err(|error| error::invalid(py, &error.to_string()))
     }
 
+    /// Return the study that `json` has written.
+    #[staticmethod]
+    fn of_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+        // By way of a value, as the command reads one: the wheel shall be small.
+        let study =
+            serde_json::from_str::<serde_json::Value>(text).and_then(serde_json::from_value);
+        study.map(Self::new).map_err(|error| error::invalid(py, &error.to_string()))
+    }
+
     fn html(&self, py: Python<'_>) -> String {
         py.detach(|| report::document(&self.study).html())
     }
@@ -145,6 +154,26 @@ impl Plan {
     }
 }
 
+/// Returns the functions of a measurement, each with a name of its own.
+fn specimens(
+    py: Python<'_>,
+    hashes: &[Bound<'_, PyAny>],
+    width_bits: u32,
+    calls: &Calls,
+) -> PyResult<Vec<&'static Specimen>> {
+    let mut taken: Vec<&str> = Specimen::all().map(Specimen::name).collect();
+    let mut specimens = Vec::with_capacity(hashes.len());
+    for hash in hashes {
+        let specimen = match hash.extract::<String>() {
+            Ok(name) => Specimen::by_name(&name).map_err(|error| raise(py, &error))?,
+            Err(_) => calls.specimen(hash, width_bits, &taken)?,
+        };
+        taken.push(specimen.name());
+        specimens.push(specimen);
+    }
+    Ok(specimens)
+}
+
 /// Measures `hashes`, names or functions, on `keys`.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the options of splitpoint.lab.measure")]
@@ -163,12 +192,8 @@ pub(super) fn measure(
 ) -> PyResult<Study> {
     let calls = Calls::default();
     let measured = || {
-        let specimen = |hash: &Bound<'_, PyAny>| match hash.extract::<String>() {
-            Ok(name) => Specimen::by_name(&name).map_err(|error| raise(py, &error)),
-            Err(_) => calls.specimen(hash, width),
-        };
         let plan = Plan {
-            specimens: hashes.iter().map(specimen).collect::<PyResult<_>>()?,
+            specimens: specimens(py, &hashes, width, &calls)?,
             reduction,
             bucket_count: buckets,
             seed,

@@ -48,8 +48,8 @@ def measure(
     `keys` is one of these:
 
     - an iterable of `bytes` or `str`;
-    - an array of numbers, of numpy or of the module `array`: the key of a number is its little-endian
-      bytes;
+    - an array of numbers, of numpy or of the module `array`, or an index of pandas: the key of a number is
+      its little-endian bytes;
     - a column of Arrow: of pyarrow, pandas, Polars, or whatever has ``__arrow_c_stream__`` or
       ``__arrow_c_array__``.
 
@@ -57,7 +57,8 @@ def measure(
 
     `hashes` has names, as `functions` lists them, and functions of your own. Your function gets a
     list of keys and returns as many numbers, in any iterable, such as an array of numpy. Its hashes
-    have `width` bits.
+    have `width` bits at most. If several functions have the same name, as lambdas do, reports number them:
+    ``<lambda>``, ``<lambda>-2``.
 
     The table has `buckets` buckets, by default about as many as there are keys. `reduction` says how
     a hash becomes a bucket: ``"low"``, ``"high"``, ``"modulus"``, ``"prime"``, ``"range"``,
@@ -68,7 +69,8 @@ def measure(
     cores.
 
     Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, if a name is unknown or there is
-    no key; `ValueError` for a null in a column; and whatever your own function raises.
+    no key; `ValueError` for a null in a column and for a masked element; and whatever your own function
+    raises.
 
     >>> def by_length(keys):
     ...     return [len(key) for key in keys]
@@ -164,6 +166,9 @@ class Report:
         """The verdict on each function by its name: fits, structured, slight or worse."""
         return {result["hash"]: result["verdict"]["kind"] for result in self.results}
 
+    def __reduce__(self):
+        return _report_of, (self.to_json(),)
+
     def __str__(self):
         return self._study.text(100)
 
@@ -174,6 +179,11 @@ class Report:
     def _repr_html_(self):
         page = _html.escape(self.to_html(), quote=True)
         return f'<iframe srcdoc="{page}" width="100%" height="720" frameborder="0"></iframe>'
+
+
+def _report_of(json):
+    """Return a pickled report."""
+    return Report(_native.Study.of_json(json))
 
 
 class Partial:
