@@ -220,9 +220,10 @@ class Shelves(Scratch):
 
     def test_a_missing_key_is_a_key_error_with_that_key(self):
         with splitpoint.shelve.open(self.path()) as shelf:
-            with self.assertRaises(KeyError) as caught:
-                shelf["none"]
-            self.assertEqual(caught.exception.args, ("none",))
+            for call in (shelf.__getitem__, shelf.__delitem__, shelf.pop):
+                with self.assertRaises(KeyError) as caught:
+                    call("none")
+                self.assertEqual(caught.exception.args, ("none",))
             self.assertEqual(shelf.get("none", 7), 7)
 
     def test_an_error_of_unpickling_is_not_taken_for_a_missing_key(self):

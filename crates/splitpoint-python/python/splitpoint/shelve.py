@@ -57,6 +57,12 @@ class Shelf(_shelve.Shelf):
             self.cache[key] = value
         self.dict[self._encoded(key)] = self._serialize(value, self._protocol)
 
+    def __delitem__(self, key):
+        try:
+            super().__delitem__(key)
+        except KeyError:
+            raise KeyError(key) from None
+
     def get(self, key, default=None):
         """Return the object of `key`, or `default`."""
         return self[key] if key in self else default

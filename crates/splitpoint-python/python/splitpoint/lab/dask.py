@@ -41,7 +41,8 @@ def analyze(
     `source` is one of these:
 
     - the path of a file, a glob, or a URL that `fsspec` knows. Of Parquet and CSV or TSV files `column`
-      has the keys (``"logs/*.parquet"``); of other files each line is a key, empty lines left out;
+      has the keys (``"logs/*.parquet"``), and an empty cell of CSV or TSV is an empty key; of other files
+      each line is a key, empty lines left out;
     - a bag of `bytes` or `str`, a series, a dataframe with `column`, or an array of numbers of one
       dimension;
     - a list of delayed objects, each of a kind that `splitpoint.lab.measure` takes as keys.
