@@ -21,6 +21,7 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod interrupt;
+mod itself;
 mod look;
 mod loss;
 mod manual;
@@ -54,6 +55,13 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> u8 {
         console::report_failure(&failure);
         failure.exit() as u8
     })
+}
+
+/// The same, in a process of another program, which runs this one by the words of `program` and its
+/// arguments behind them.
+pub fn main_of_another(program: Vec<OsString>, args: impl IntoIterator<Item = OsString>) -> u8 {
+    itself::is_run_by(program);
+    main_with(args)
 }
 
 fn run(args: impl IntoIterator<Item = OsString>) -> failure::Result<u8> {

@@ -39,10 +39,10 @@ use std::ffi::OsString;
 use pyo3::prelude::*;
 
 /// Runs the `splitpoint` command with `arguments`, the first of which is the program's name, and
-/// returns its exit code.
+/// returns its exit code. It runs itself again by the words of `program`.
 #[pyfunction]
-fn run_command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| splitpoint_cli::main_with(arguments))
+fn run_command(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| splitpoint_cli::main_of_another(program, arguments))
 }
 
 /// Returns the name of the format of the file at `path`, or `None` if it is unknown.

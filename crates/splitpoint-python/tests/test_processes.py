@@ -1075,6 +1075,43 @@ class Command(Scratch):
         self.assertIn("Usage: splitpoint", self.python("-m", "splitpoint", "--help").stdout)
         self.python("-m", "splitpoint", "no-such-command", code=2)
 
+    def test_the_commands_that_the_demo_shows_can_be_run(self):
+        """Its program is the interpreter, which has no command `get`."""
+        beside = os.path.dirname(sys.executable)
+        for path, first in ((beside, "splitpoint"), ("/nowhere", f"{sys.executable} -P -m splitpoint")):
+            environment = {**os.environ, "PATH": f"{path}:/usr/bin:/bin"}
+            name = f"{len(first)}.spt"
+            demo = self.python("-m", "splitpoint", "demo", "--file", name, env=environment).stdout
+            commands = demo.partition("Try next\n")[2].splitlines()
+            self.assertGreater(len(commands), 4)
+            for command in commands:
+                self.assertTrue(command.startswith(f"  {first} "), command)
+                tried = subprocess.run(
+                    ["sh", "-ec", command],
+                    cwd=self.directory,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=1800,
+                )
+                self.assertEqual((tried.returncode, tried.stderr), (0, ""), command)
+
+    def test_the_lab_of_the_command_calls_a_function_of_a_library(self):
+        """In a process of its own, which is this program again and not a script named `lab`."""
+        library = pathlib.Path(self.path("libc.so"))
+        for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
+            if re.search(r"/libc[.-][^/]*$", line):
+                library.symlink_to(line[line.index("/") :])
+                break
+        else:
+            self.skipTest("no C library is loaded")
+        pathlib.Path(self.path("lab")).write_text("print('a script')")
+        pathlib.Path(self.path("keys")).write_text("".join(f"{'x' * i}\n" for i in range(1, 50)))
+        function = f"{library}:strnlen"
+        done = self.python("-m", "splitpoint", "lab", "hash", "keys", "--hash-library", function)
+        self.assertIn("strnlen", done.stdout)
+
     def test_a_second_interpreter_of_the_process_is_refused(self):
         program = (
             "import splitpoint\n"

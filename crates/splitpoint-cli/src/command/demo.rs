@@ -11,6 +11,7 @@ use splitpoint::{Create, Db, Options};
 use crate::chains;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
+use crate::itself;
 use crate::measure::timed;
 use crate::number::{bytes, count, counted, duration, each, grouped};
 use crate::shell::shell_word;
@@ -229,7 +230,7 @@ fn histogram(stats: &Stats) -> String {
 }
 
 fn next_steps(path: &Path, file_bytes: u64, elapsed: Duration) -> String {
-    let command = this_command();
+    let command = itself::shown();
     let file = shell_word(&path.to_string_lossy());
     let mut out = format!(
         "That took {}. The store is yours: {file} ({})\n\n{BOLD}Try next{BOLD:#}\n",
@@ -247,20 +248,4 @@ fn next_steps(path: &Path, file_bytes: u64, elapsed: Duration) -> String {
         let _ = writeln!(out, "  {line}");
     }
     out
-}
-
-/// Returns the command by which the user can run this program again.
-fn this_command() -> String {
-    let Ok(program) = std::env::current_exe() else { return "splitpoint".to_string() };
-    let name = program.file_name().map(PathBuf::from).unwrap_or_default();
-    let is_on_path = std::env::var_os("PATH")
-        .is_some_and(|dirs| std::env::split_paths(&dirs).any(|dir| dir.join(&name) == program));
-    if is_on_path {
-        return shell_word(&name.to_string_lossy());
-    }
-    let shown = std::env::current_dir()
-        .ok()
-        .and_then(|dir| program.strip_prefix(dir).ok().map(|inside| Path::new(".").join(inside)))
-        .unwrap_or(program);
-    shell_word(&shown.to_string_lossy())
 }

@@ -42,9 +42,9 @@ impl Study {
     /// Return the study that `json` has written.
     #[staticmethod]
     fn of_json(py: Python<'_>, text: &str) -> PyResult<Self> {
-        // By way of a value, as the command reads one: the wheel shall be small.
-        let study =
-            serde_json::from_str::<serde_json::Value>(text).and_then(serde_json::from_value);
+        // By the functions with which the command reads one, so that the wheel has them once.
+        let study = serde_json::from_slice::<serde_json::Value>(text.as_bytes())
+            .and_then(serde_json::from_value);
         study.map(Self::new).map_err(|error| error::invalid(py, &error.to_string()))
     }
 

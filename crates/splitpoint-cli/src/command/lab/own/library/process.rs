@@ -13,13 +13,14 @@
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::time::Duration;
 
 use splitpoint_lab::timing::Turn;
 
 use super::super::pipe::Pipe;
 use crate::failure::{Exit, Failure, Result};
+use crate::itself;
 
 /// Kinds of a request.
 pub(super) const HASH: u8 = 0;
@@ -57,8 +58,8 @@ impl Process {
     /// before an answer, once the library is loaded.
     pub(super) fn start(file: &Path, symbol: &str, limit: Duration) -> Result<Self> {
         let failed = |error: io::Error| Failure::io("run this program again", &error);
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut child = Command::new(program)
+        let mut child = itself::command()
+            .map_err(failed)?
             .args(["lab", "__library"])
             .arg(file)
             .arg(symbol)
