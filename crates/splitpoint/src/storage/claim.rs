@@ -239,9 +239,13 @@ fn is_whole(extents: &[FiemapExtent], range: &Range<u64>) -> bool {
     end >= range.end
 }
 
-/// Returns the bytes of the file system that are free for unprivileged programs.
+/// Returns the bytes of the file system that are free for unprivileged programs; the largest number if it counts
+/// none, as a tmpfs without a limit.
 pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
     let system = rustix::fs::fstatvfs(file)?;
+    if system.f_blocks == 0 {
+        return Ok(u64::MAX);
+    }
     Ok(system.f_bavail.saturating_mul(system.f_frsize))
 }
 

@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use splitpoint::backup::Backup;
 use splitpoint::{Change, Create, Db, Durability, Error, Options, Recovery};
 
+use crate::small_disk::{mount_memory, unmount};
 use crate::support::{Rng, assert_sound, is_slow, rounds, run_alone, seed, within};
 
 const MIB: u64 = 1 << 20;
@@ -62,6 +63,20 @@ fn a_file_for_more_records_than_the_file_system_has_room_for_is_refused_at_once(
         assert!(matches!(error, Error::Full { what: "disk", bytes: LINES_BYTES }), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "it has left a file");
     }
+}
+
+#[test]
+fn a_file_system_that_counts_no_blocks_has_room_for_many_records() {
+    let dir = tempfile::tempdir().unwrap();
+    // Without a limit.
+    if let Err(reason) = mount_memory(dir.path(), 0) {
+        println!("skipped: {reason}");
+        return;
+    }
+    let opened = Options::new().expected_records(8_000_000).open(dir.path().join("a"));
+    let is_opened = opened.map(|db| db.put("key", "value").unwrap());
+    unmount(dir.path());
+    is_opened.unwrap();
 }
 
 #[test]
