@@ -36,6 +36,8 @@ pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES];
 pub(crate) const LIVE_OFFSET: u64 = 8192;
 /// Offset of the writer's process id, a word of the live header.
 pub(crate) const PID_OFFSET: u64 = LIVE_OFFSET + 56;
+/// Where the live header has the inode of the file that it is of.
+pub(crate) const INODE_OFFSET: u64 = LIVE_OFFSET + 40;
 /// Size of the live header in bytes.
 pub(crate) const LIVE_BYTES: u64 = 4096;
 /// Offset of the reader table.

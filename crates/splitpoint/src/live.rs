@@ -4,8 +4,8 @@ use crate::atomic::{AtomicU64, Ordering, fence, may_be_killed};
 use crate::checksum;
 use crate::error::{Error, Result};
 use crate::format::{
-    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, LSN_MAX,
-    PID_OFFSET, SegmentHeader, VERSION,
+    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, INODE_OFFSET, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET,
+    LSN_MAX, PID_OFFSET, SegmentHeader, VERSION,
 };
 use crate::index::line::LineNumber;
 use crate::index::shape::Shape;
@@ -108,6 +108,7 @@ pub(crate) const FREE_LINES_OFFSET: u64 = LIVE_OFFSET + FREE_LINE as u64 * 8;
 /// Byte offset of the end of the file in granules in the file.
 pub(crate) const END_OFFSET: u64 = LIVE_OFFSET + END as u64 * 8;
 const _: () = assert!(PID_OFFSET == LIVE_OFFSET + PID as u64 * 8);
+const _: () = assert!(INODE_OFFSET == LIVE_OFFSET + INODE as u64 * 8);
 const _: () = assert!(PIECES[0] + PIECE_COUNT_MAX == PIECES[1]);
 const _: () = assert!(PIECES[1] + PIECE_COUNT_MAX == WORD_COUNT);
 

@@ -14,9 +14,8 @@ use super::byte_locks::{self, LockByte};
 use super::neighbours::Neighbours;
 use super::reader_table::{since_boot, taken_places};
 use crate::error::Error;
-use crate::format::{LIVE_OFFSET, PID_OFFSET, u64_at};
+use crate::format::{INODE_OFFSET, PID_OFFSET, u64_at};
 use crate::holder::{Holder, HolderRole};
-use crate::live::INODE;
 use crate::options::{Access, Options, Sharing};
 
 /// Returns the error of a handle that was refused at a file, of which this process has another description.
@@ -119,7 +118,7 @@ pub(super) fn writer_word(file: &File) -> Option<[u8; 8]> {
         let mut word = [0; 8];
         file.read_exact_at(&mut word, offset).ok().map(|()| word)
     };
-    let inode = u64_at(&read(LIVE_OFFSET + 8 * INODE as u64)?, 0);
+    let inode = u64_at(&read(INODE_OFFSET)?, 0);
     // A store has none before its first change.
     let is_of_file = inode == 0 || inode == file.metadata().ok()?.ino();
     is_of_file.then(|| read(PID_OFFSET))?
