@@ -60,7 +60,7 @@ use crate::storage::open::{
 use crate::storage::reader_table::{LastWriter, may_be_table, note_other_writer};
 use crate::storage::shared_file::SharedFile;
 use crate::storage::waiting::Waiting;
-use crate::storage::{Identity, Storage, fits_in_memory};
+use crate::storage::{Identity, Storage, fits_in_memory, no_room};
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 use crate::testing::mutant::{self, Mutant};
 
@@ -386,11 +386,11 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     if !is_private && index_bytes >= INDEX_BYTES_UNASKED {
         // A file system would refuse it too, but only when this process has taken all that others need: on a tmpfs
         // the memory of the machine.
-        let free = region.storage().growth_bytes();
-        let free = free.map_err(|source| io_error("look at", region.storage().path(), source))?;
-        if free < index_bytes {
-            return Err(Error::Full { what: "disk", bytes: index_bytes });
-        }
+        let free = region
+            .storage()
+            .free_bytes()
+            .and_then(|free| if free < index_bytes { Err(no_room()) } else { Ok(()) });
+        free.map_err(|source| io_error("extend", region.storage().path(), source))?;
     }
     extents.create_buckets(geometry.bucket_count())?;
     set_geometry(&region, geometry);
