@@ -472,7 +472,10 @@ impl FileSource {
             let is_being_made = observer.is_being_opened();
             // Also tells what is no store, before the header is mapped.
             let superblock = match read_superblock(&storage) {
-                Err(Error::NotAStore { .. }) if is_being_made && looks_left > 0 => {
+                Err(Error::NotAStore { .. }) if is_being_made || observer.is_being_opened() => {
+                    if looks_left == 0 {
+                        return Err(observer.locked(path));
+                    }
                     looks_left -= 1;
                     std::thread::sleep(LOOK_AGAIN);
                     continue;

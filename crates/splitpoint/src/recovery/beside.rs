@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::log_scan::{NO_RECORD, SlotChange};
 use super::{Opening, random_u64, refuse_cut, resolve_hash};
@@ -42,7 +42,7 @@ pub(super) enum Found {
 
 /// Opens a store for reading alone.
 pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Found> {
-    let mut waiting = Waiting::new(options);
+    let mut patience = Patience { waiting: Waiting::new(options), calm_since: Instant::now() };
     // Before the header is mapped: it tells what is no store.
     loop {
         let is_being_made = is_being_opened(&*storage);
@@ -53,7 +53,7 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Found
                 break;
             }
         }
-        if !let_others_go_first(&*storage, options, &mut waiting)? {
+        if !let_others_go_first(&*storage, options, &mut patience)? {
             return Ok(Found::Replaced);
         }
         let seen = storage.see_size();
@@ -65,9 +65,30 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Found
         if let Some(found) = look(&region, options)? {
             return Ok(found);
         }
-        if !let_others_go_first(region.storage(), options, &mut waiting)? {
+        if !let_others_go_first(region.storage(), options, &mut patience)? {
             return Ok(Found::Replaced);
         }
+    }
+}
+
+/// How long an open has waited.
+struct Patience<'a> {
+    waiting: Waiting<'a>,
+    /// When it began, or met last a writer that was opening the file.
+    calm_since: Instant,
+}
+
+impl Patience<'_> {
+    /// Returns whether to wait no longer.
+    fn is_over(&mut self, is_being_opened: bool, options: &Options) -> bool {
+        if is_being_opened {
+            self.calm_since = Instant::now();
+        }
+        let wait_min = if is_being_opened { OPENING_WAIT } else { Duration::ZERO };
+        let wait_max = options.lock_timeout.unwrap_or_default().max(wait_min);
+        let is_late = self.waiting.elapsed() >= wait_max;
+        let has_looked = is_being_opened || self.calm_since.elapsed() >= LOOKING;
+        is_late && has_looked || options.stops_waiting()
     }
 }
 
@@ -77,7 +98,7 @@ fn is_being_opened(storage: &dyn Storage) -> bool {
 }
 
 /// Lets go of the file for a moment, in which a writer that must be alone for what it does to the tables can be,
-/// and comes back; returns `false` if its name leads to another file then.
+/// and comes back; returns `false` if its name leads to another file by then.
 ///
 /// # Errors
 ///
@@ -85,23 +106,26 @@ fn is_being_opened(storage: &dyn Storage) -> bool {
 fn let_others_go_first(
     storage: &dyn Storage,
     options: &Options,
-    waiting: &mut Waiting<'_>,
+    patience: &mut Patience<'_>,
 ) -> Result<bool> {
     let shared = storage.neighbours().expect("the caller has looked");
     let lock_failed = |source| io_error("lock", storage.path(), source);
     storage.end_opening();
     shared.let_go_between_calls().map_err(lock_failed)?;
     loop {
-        let wait_min = if shared.has_opening_writer() { OPENING_WAIT } else { LOOKING };
-        let wait_max = options.lock_timeout.unwrap_or_default().max(wait_min);
-        if waiting.elapsed() >= wait_max || options.stops_waiting() {
+        if patience.is_over(shared.has_opening_writer(), options) {
             return Err(locked_storage(storage));
         }
-        waiting.tell(|| locked_storage(storage));
+        patience.waiting.tell(|| locked_storage(storage));
         thread::sleep(LOOK_AGAIN);
+        let is_named = || shared.is_named(storage.path()).map_err(lock_failed);
+        if !is_named()? {
+            return Ok(false);
+        }
         let is_in = shared.try_lock_to_open(options.access, options.sharing);
         if is_in.map_err(lock_failed)? {
-            return Ok(shared.is_of_program() || shared.is_named(storage.path()));
+            // Under the locks nobody gives the name to another file.
+            return is_named();
         }
     }
 }

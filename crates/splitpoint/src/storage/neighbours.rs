@@ -119,9 +119,10 @@ impl Neighbours {
 
     /// Locks the file for the opening of a handle; returns whether nobody stands in the way.
     pub(crate) fn try_lock_to_open(&self, access: Access, sharing: Sharing) -> io::Result<bool> {
+        let file = self.file.checked()?;
         match access {
-            Access::ReadWrite => Self::try_lock_to_write(&self.file, sharing),
-            Access::ReadOnly => Self::try_lock_to_read(&self.file, sharing),
+            Access::ReadWrite => Self::try_lock_to_write(file, sharing),
+            Access::ReadOnly => Self::try_lock_to_read(file, sharing),
         }
     }
 
@@ -287,9 +288,9 @@ impl Neighbours {
         Status::of(&self.file).map_or(true, |status| status.link_count > 0)
     }
 
-    /// Returns whether a name leads to the file.
-    pub(crate) fn is_named(&self, path: &Path) -> bool {
-        Status::of(&self.file).is_ok_and(|opened| leads_to(path, &opened))
+    /// Returns whether a name leads to the file, or none need do so: the program has opened it.
+    pub(crate) fn is_named(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.is_of_program || leads_to(path, &Status::of(self.file.checked()?)?))
     }
 
     /// Returns who stands in the way of this handle.

@@ -96,6 +96,16 @@ mod system {
         }
     }
 
+    /// Locks the bytes of a writer that opens the file, for this description.
+    pub(super) fn lock_to_open(file: &File) -> bool {
+        // SAFETY: every bit pattern is a lock.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = libc::F_WRLCK as libc::c_short;
+        (lock.l_start, lock.l_len) = ((1 << 62) + 1, 2);
+        // SAFETY: `lock` lives through the call.
+        (unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }) == 0
+    }
+
     /// Gives every open number but its own to a file, for a process that ends without closing them.
     pub(super) fn take_numbers(file: &File) {
         give_numbers(open_numbers(), file);
@@ -419,6 +429,45 @@ fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing(
         });
         assert!(is_left_alone);
         assert_eq!(other.get("key").unwrap().unwrap(), "value");
+    });
+}
+
+/// A reader lets go of a file that a writer opens, and takes the locks again.
+#[test]
+fn a_reader_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing() {
+    alone("a_reader_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("left");
+        // Whoever comes has to make the tables anew.
+        std::fs::copy(new_store(&dir), &path).unwrap();
+        let live = Db::open(&path).unwrap();
+        let copy = dir.path().join("copy");
+        live.put("key", "value").unwrap();
+        std::fs::copy(&path, &copy).unwrap();
+        let writer = open_file(&copy, true);
+        assert!(system::lock_to_open(&writer));
+        let is_left_alone = in_child(|| {
+            let stranger = dir.path().join("log");
+            let log = File::options().read(true).write(true).create_new(true).open(&stranger);
+            let log = Arc::new(log.unwrap());
+            let taken = Arc::new(AtomicBool::new(false));
+            let take = {
+                let (log, taken) = (log.clone(), taken.clone());
+                move || {
+                    if !taken.swap(true, Ordering::SeqCst) {
+                        system::take_numbers(&log);
+                    }
+                    false
+                }
+            };
+            let opened = Options::new().read_only().stop_waiting(take).open(&copy);
+            let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io)
+                && taken.load(Ordering::SeqCst);
+            std::mem::forget(opened);
+            let again = open_file(&stranger, true);
+            is_refused && log.metadata().unwrap().len() == 0 && lock_whole(&again, libc::F_WRLCK)
+        });
+        assert!(is_left_alone);
     });
 }
 
