@@ -566,7 +566,7 @@ impl Store {
     pub(crate) fn locked(&self) -> Error {
         let mut error = locked_storage(self.region.storage());
         if let Error::Locked { holders, .. } = &mut error {
-            // One that has gone meanwhile leaves the readers, of which this handle may be one.
+            // They keep nobody out. If the writer has gone since, the list has nobody else, and this handle in it.
             holders.retain(|holder| holder.role != HolderRole::Reader);
         }
         error

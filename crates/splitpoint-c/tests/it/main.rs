@@ -3,6 +3,7 @@
 mod dbm;
 mod headers;
 mod hsearch;
+mod memcheck;
 mod native;
 mod ndbm;
 mod support;

@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::memcheck::found_by_valgrind;
+
 /// No program takes nearly as long, under valgrind and on a busy machine neither: an alarm of a program itself, of
 /// at most 250 seconds, is there for the programs that wait for themselves.
 const SECONDS_MAX: &str = "300";
@@ -142,23 +144,6 @@ pub(crate) fn succeed_in_silence(command: &mut Command) -> String {
     let is_silent = output.status.success() && found_by_valgrind(&output.stderr).is_empty();
     assert!(is_silent, "{command:?}: {}\n{}", output.status, words(&output));
     String::from_utf8(output.stdout).expect("the programs print ASCII")
-}
-
-/// Returns what valgrind has found, on standard error. It does not know the calls for the write hint of a file, nor
-/// `cachestat`, which new blocks are claimed with on a file system like tmpfs, and says so.
-fn found_by_valgrind(stderr: &[u8]) -> String {
-    let lines = std::str::from_utf8(stderr).expect("the programs print ASCII").lines();
-    let unknown = [
-        "unimplemented fcntl command: 1035",
-        "unimplemented fcntl command: 1036",
-        "-linux syscall: 451",
-        // What it says of every unknown call.
-        "You may be able to write your own handler.",
-        "Read the file README_MISSING_SYSCALL_OR_IOCTL.",
-        "Nevertheless we consider this a bug.  Please report",
-        "it at http://valgrind.org/support/bug_reports.html.",
-    ];
-    lines.filter(|line| !unknown.iter().any(|words| line.ends_with(words))).collect()
 }
 
 /// Runs a command that must end with status 0, and returns what it printed.

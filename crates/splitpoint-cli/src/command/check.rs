@@ -23,8 +23,8 @@ use crate::verify::verify;
 /// both. Prints one line per damaged place, with its byte offset, and exits with code 1 if there is
 /// any. Consequences, such as slots that point into the damage, are only counted, on one more line.
 ///
-/// Nobody can write to the store meanwhile, and check waits up to 10 s for a process that does. If one
-/// writes all the time, check a copy made by `splitpoint backup`.
+/// Nobody can write to the store meanwhile, and check waits for a process that does. If one writes all the
+/// time, check a copy made by `splitpoint backup`.
 ///
 /// Most old files have no checksums, so check walks every chain and compares the records, pages and
 /// blocks that it finds with the numbers in the file. It reports a file that is truncated or was

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::memcheck::found_by_valgrind;
+
 fn own() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -18,23 +20,6 @@ fn succeed(command: &mut Command) -> Output {
     let words = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{command:?}: {}\n{}\n{}", output.status, words[0], words[1]);
     output
-}
-
-/// Returns what valgrind has found, on standard error. It does not know the calls for the write hint of a file, nor
-/// `cachestat`, which new blocks are claimed with on a file system like tmpfs, and says so.
-fn found_by_valgrind(stderr: &[u8]) -> String {
-    let lines = std::str::from_utf8(stderr).expect("the programs print ASCII").lines();
-    let unknown = [
-        "unimplemented fcntl command: 1035",
-        "unimplemented fcntl command: 1036",
-        "-linux syscall: 451",
-        // What it says of every unknown call.
-        "You may be able to write your own handler.",
-        "Read the file README_MISSING_SYSCALL_OR_IOCTL.",
-        "Nevertheless we consider this a bug.  Please report",
-        "it at http://valgrind.org/support/bug_reports.html.",
-    ];
-    lines.filter(|line| !unknown.iter().any(|words| line.ends_with(words))).collect()
 }
 
 /// Says why a test tests nothing here.

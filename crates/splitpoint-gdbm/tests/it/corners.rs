@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Program, Whose, bind, found_by_valgrind, has_program, skip, succeed};
+use crate::memcheck::found_by_valgrind;
+use crate::support::{Program, Whose, bind, has_program, skip, succeed};
 
 fn run(program: &Program, what: &str, name: &Path) {
     let said = program.run(Whose::Ours, &[what.as_ref(), name.as_os_str()]);

@@ -15,6 +15,9 @@ mod header;
 #[cfg(test)]
 mod locks;
 #[cfg(test)]
+#[path = "../../../splitpoint-c/tests/it/memcheck.rs"]
+mod memcheck;
+#[cfg(test)]
 mod old_files;
 #[cfg(test)]
 mod snapshots;

@@ -4,8 +4,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::memcheck::found_by_valgrind;
 use crate::old_files::CONVERSIONS;
-use crate::support::{Program, Whose, bind, found_by_valgrind, has_program, skip, succeed};
+use crate::support::{Program, Whose, bind, has_program, skip, succeed};
 
 const FULL: &str = "--leak-check=full";
 const OPTIONS: [&str; 3] = ["-q", "--error-exitcode=9", "--errors-for-leak-kinds=definite"];

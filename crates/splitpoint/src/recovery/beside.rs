@@ -264,3 +264,120 @@ impl Opening {
         Ok(Opened { reader, ..opened })
     }
 }
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::backup::backup;
+    use crate::recovery::open_file;
+    use crate::storage::byte_locks::{LockByte, LockKind, try_lock, try_lock_to_open};
+    use crate::{Db, ErrorKind};
+
+    /// How long a test waits for what comes at once.
+    const HANG: Duration = Duration::from_secs(60);
+
+    /// Returns the file `name` as a power loss leaves it, so that whoever comes has to make the tables anew. `value`
+    /// is that of its only key.
+    fn left(dir: &Path, name: &str, value: &str) -> PathBuf {
+        let path = dir.join(name);
+        let live = Db::open(dir.join(format!("{name} before"))).expect("there is room");
+        live.put("key", value).expect("there is room");
+        fs::copy(dir.join(format!("{name} before")), &path).expect("there is room");
+        path
+    }
+
+    /// Locks a file as a writer does that opens it.
+    fn begin_to_open(path: &Path) -> File {
+        let writer = File::options().read(true).write(true).open(path).expect("it is there");
+        assert!(try_lock_to_open(&writer).expect("locks work"));
+        writer
+    }
+
+    fn wait_until(mut is_so: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < HANG, "it does not come");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_a_writer_to_open_the_store_lets_it_be_alone() {
+        for sharing in [Sharing::OneWriter, Sharing::PerCall] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = left(dir.path(), "a", "value");
+            let writer = begin_to_open(&path);
+            let options = Options::new().read_only().sharing(sharing);
+            thread::scope(|scope| {
+                let reader = scope.spawn(|| open_file(&path, &options));
+                wait_until(|| Neighbours::is_in_use(&writer));
+                wait_until(|| try_lock(&writer, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
+                drop(writer);
+                let opened = reader.join().unwrap();
+                assert!(opened.is_ok(), "{sharing:?}: {opened:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_reader_whose_file_is_replaced_while_it_waits_opens_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = left(dir.path(), "a", "old");
+        let new = left(dir.path(), "b", "new");
+        let writer = begin_to_open(&path);
+        let options = Options::new().read_only().lock_timeout(HANG);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| options.open(&path));
+            wait_until(|| Neighbours::is_in_use(&writer));
+            // The writer stays alone, so only the name tells.
+            wait_until(|| try_lock(&writer, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
+            fs::rename(&new, &path).unwrap();
+            let db = reader.join().unwrap().unwrap();
+            assert_eq!(db.get("key").unwrap().unwrap(), "new");
+        });
+    }
+
+    #[test]
+    fn a_reader_and_a_backup_wait_for_a_store_that_is_being_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("made");
+        Db::open(&made).unwrap().close().unwrap();
+        let (path, copy) = (dir.path().join("a"), dir.path().join("copy"));
+        fs::write(&path, b"").unwrap();
+        let writer = begin_to_open(&path);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| Options::new().read_only().open(&path));
+            let copying = scope.spawn(|| backup(&path, &copy));
+            wait_until(|| Neighbours::is_in_use(&writer));
+            // Time to see that there is no store, for a backup that would not wait.
+            thread::sleep(Duration::from_millis(50));
+            assert!(!copying.is_finished(), "it does not wait");
+            fs::write(&path, fs::read(&made).unwrap()).unwrap();
+            drop(writer);
+            assert!(reader.join().unwrap().unwrap().is_empty());
+            assert_eq!(copying.join().unwrap().unwrap().record_count, 0);
+        });
+    }
+
+    #[test]
+    fn a_backup_of_a_store_that_is_made_for_long_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, b"").unwrap();
+        let _writer = begin_to_open(&path);
+        let error = backup(&path, dir.path().join("copy")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    }
+
+    #[test]
+    fn tables_are_looked_at_for_a_second_behind_a_long_wait_for_a_writer_that_opened() {
+        let options = Options::new().lock_timeout(Duration::ZERO);
+        let calm_since = Instant::now().checked_sub(2 * LOOKING).unwrap();
+        let mut patience = Patience { waiting: Waiting::new(&options), calm_since };
+        assert!(patience.is_over(false, &options));
+        assert!(!patience.is_over(true, &options), "a writer opens for longer");
+        assert!(!patience.is_over(false, &options), "it has just opened");
+    }
+}

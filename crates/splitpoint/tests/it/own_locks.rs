@@ -397,6 +397,29 @@ fn a_recovery_during_which_its_descriptor_became_a_strangers_writes_nothing() {
     });
 }
 
+/// Opens the store at `path`, and gives all descriptors to another file while the open waits; returns whether that
+/// is an error, and nothing is written to that file nor locked in it.
+fn leaves_a_stranger_alone(stranger: &Path, options: Options, path: &Path) -> bool {
+    let log = File::options().read(true).write(true).create_new(true).open(stranger);
+    let log = Arc::new(log.expect("it can be made"));
+    let taken = Arc::new(AtomicBool::new(false));
+    let take = {
+        let (log, taken) = (log.clone(), taken.clone());
+        move || {
+            if !taken.swap(true, Ordering::SeqCst) {
+                system::take_numbers(&log);
+            }
+            false
+        }
+    };
+    let opened = options.stop_waiting(take).open(path);
+    let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io);
+    std::mem::forget(opened);
+    let is_empty = log.metadata().is_ok_and(|found| found.len() == 0);
+    let is_taken = taken.load(Ordering::SeqCst);
+    is_taken && is_refused && is_empty && lock_whole(&open_file(stranger, true), libc::F_WRLCK)
+}
+
 /// A handle that may come between the calls of others waits for them before it makes the tables anew.
 #[test]
 fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing() {
@@ -406,26 +429,8 @@ fn an_opening_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing(
         let other = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
         other.put("key", "value").unwrap();
         let is_left_alone = in_child(|| {
-            let stranger = dir.path().join("log");
-            let log = File::options().read(true).write(true).create_new(true).open(&stranger);
-            let log = Arc::new(log.unwrap());
-            let taken = Arc::new(AtomicBool::new(false));
-            let take = {
-                let (log, taken) = (log.clone(), taken.clone());
-                move || {
-                    if !taken.swap(true, Ordering::SeqCst) {
-                        system::take_numbers(&log);
-                    }
-                    false
-                }
-            };
             let options = Options::new().sharing(Sharing::PerCall).rebuild_index();
-            let opened = options.stop_waiting(take).open(&path);
-            let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io)
-                && taken.load(Ordering::SeqCst);
-            std::mem::forget(opened);
-            let again = open_file(&stranger, true);
-            is_refused && log.metadata().unwrap().len() == 0 && lock_whole(&again, libc::F_WRLCK)
+            leaves_a_stranger_alone(&dir.path().join("log"), options, &path)
         });
         assert!(is_left_alone);
         assert_eq!(other.get("key").unwrap().unwrap(), "value");
@@ -447,25 +452,7 @@ fn a_reader_that_waits_while_its_descriptor_becomes_a_strangers_locks_nothing() 
         let writer = open_file(&copy, true);
         assert!(system::lock_to_open(&writer));
         let is_left_alone = in_child(|| {
-            let stranger = dir.path().join("log");
-            let log = File::options().read(true).write(true).create_new(true).open(&stranger);
-            let log = Arc::new(log.unwrap());
-            let taken = Arc::new(AtomicBool::new(false));
-            let take = {
-                let (log, taken) = (log.clone(), taken.clone());
-                move || {
-                    if !taken.swap(true, Ordering::SeqCst) {
-                        system::take_numbers(&log);
-                    }
-                    false
-                }
-            };
-            let opened = Options::new().read_only().stop_waiting(take).open(&copy);
-            let is_refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::Io)
-                && taken.load(Ordering::SeqCst);
-            std::mem::forget(opened);
-            let again = open_file(&stranger, true);
-            is_refused && log.metadata().unwrap().len() == 0 && lock_whole(&again, libc::F_WRLCK)
+            leaves_a_stranger_alone(&dir.path().join("log"), Options::new().read_only(), &copy)
         });
         assert!(is_left_alone);
     });
