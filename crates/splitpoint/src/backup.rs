@@ -810,6 +810,8 @@ fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
             checkpoint: None,
             file_bytes: 0,
             live_crc: 0,
+            index_crc: None,
+            is_unsynced: false,
             ..source.clone()
         };
         let at = superblock.offset() as usize;

@@ -127,7 +127,8 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///      8     4  format version: 1
 ///     12     4  crc32c of the block with this field zero
 ///     16     8  generation: the number of writes, odd in copy B
-///     24     4  flags: bit 0 clean, the live header and the index are valid
+///     24     4  flags: bit 0 clean, the live header and the index are valid; bit 1 the same, if
+///                the index has the checksum below; bit 2 not synced, below
 ///     28     4  granule size in bytes: 4096
 ///     32    16  uuid of the store
 ///     48     4  hash function: id
@@ -145,7 +146,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///    152     8  checkpoint: size in bytes
 ///    160     8  file size in bytes at a clean close
 ///    168     4  crc32c of the live header at a clean close
-///    172     4  reserved, 0
+///    172     4  crc32c of the index at a clean close, if flagged
 ///    176     8  features that a reader must know, one bit each: bit 0, the store was compacted
 ///    184     8  features that a writer must know, one bit each: bit 0, the same
 ///    192     8  checkpoint: log sequence number of the commit that it holds
@@ -170,6 +171,11 @@ pub(crate) struct Superblock {
     pub(crate) checkpoint: Option<CheckpointName>,
     pub(crate) file_bytes: u64,
     pub(crate) live_crc: u32,
+    /// The checksum of the index at the close of a small store. With it the next writer need not make
+    /// "not clean" durable before it changes the tables.
+    pub(crate) index_crc: Option<u32>,
+    /// Whether the block was written without a sync, while the other copy, with the same content, was durable.
+    pub(crate) is_unsynced: bool,
     /// Whether records were moved, so that the log alone does not have all.
     pub(crate) is_compacted: bool,
     /// Other features that a writer must know; if not 0, this version may only read the file.
@@ -242,6 +248,9 @@ pub(crate) fn newest(copies: &Superblocks) -> Option<&Superblock> {
 
 impl Superblock {
     const CLEAN: u32 = 1;
+    /// Instead of `CLEAN`, for a library that does not compare the checksum of the index.
+    const CLEAN_WITH_INDEX_CRC: u32 = 2;
+    const UNSYNCED: u32 = 4;
     const COMPACTED: u64 = 1;
 
     /// Returns the offset in the file of the copy with this generation.
@@ -257,7 +266,7 @@ impl Superblock {
         block[..8].copy_from_slice(&magic);
         put_u32(&mut block, 8, VERSION);
         put_u64(&mut block, 16, self.generation);
-        put_u32(&mut block, 24, if self.is_clean { Self::CLEAN } else { 0 });
+        put_u32(&mut block, 24, self.flags());
         put_u32(&mut block, 28, GRANULE_BYTES as u32);
         block[32..48].copy_from_slice(&self.uuid);
         put_u32(&mut block, 48, self.hash_id);
@@ -279,6 +288,7 @@ impl Superblock {
         }
         put_u64(&mut block, 160, self.file_bytes);
         put_u32(&mut block, 168, self.live_crc);
+        put_u32(&mut block, 172, self.index_crc.unwrap_or(0));
         let compacted = if self.is_compacted { Self::COMPACTED } else { 0 };
         put_u64(&mut block, 176, compacted);
         put_u64(&mut block, 184, self.write_features | compacted);
@@ -286,6 +296,16 @@ impl Superblock {
         let crc = checksum::crc32c(&block);
         put_u32(&mut block, 12, crc);
         block
+    }
+
+    fn flags(&self) -> u32 {
+        assert!(self.is_clean || self.index_crc.is_none(), "only a close has checksums");
+        let clean = match self.index_crc {
+            Some(_) => Self::CLEAN_WITH_INDEX_CRC,
+            None if self.is_clean => Self::CLEAN,
+            None => 0,
+        };
+        clean | if self.is_unsynced { Self::UNSYNCED } else { 0 }
     }
 
     /// Decodes an untrusted block.
@@ -316,9 +336,11 @@ impl Superblock {
         let name_bytes = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         let hash_name = std::str::from_utf8(&name[..name_bytes]).unwrap_or_default();
         field("hash function name", 72, 1, u64::from((1..32).contains(&hash_name.len())))?;
+        let flags = u32_at(block, 24);
+        let has_index_crc = flags & Self::CLEAN_WITH_INDEX_CRC != 0;
         let superblock = Self {
             generation: u64_at(block, 16),
-            is_clean: u32_at(block, 24) & Self::CLEAN != 0,
+            is_clean: has_index_crc || flags & Self::CLEAN != 0,
             uuid: *block[32..].first_chunk().expect("uuid is inside the block"),
             hash_id: u32_at(block, 48),
             fill_thousandths: u32_at(block, 52),
@@ -341,6 +363,8 @@ impl Superblock {
             }),
             file_bytes: u64_at(block, 160),
             live_crc: u32_at(block, 168),
+            index_crc: has_index_crc.then(|| u32_at(block, 172)),
+            is_unsynced: flags & Self::UNSYNCED != 0,
             is_compacted: features & Self::COMPACTED != 0,
             write_features: u64_at(block, 184) & !Self::COMPACTED,
             has_gdbm_mark: block.starts_with(&GDBM_MAGIC),
@@ -547,6 +571,8 @@ mod tests {
             checkpoint: Some(CheckpointName { offset: 1 << 20, bytes: 1 << 16, lsn: 800, salt: 5 }),
             file_bytes: 131_072,
             live_crc: 5,
+            index_crc: None,
+            is_unsynced: false,
             is_compacted: true,
             write_features: 6,
             has_gdbm_mark: false,
@@ -557,9 +583,21 @@ mod tests {
     #[test]
     fn superblock_survives_the_round_trip() {
         for has_gdbm_mark in [false, true] {
-            let superblock = Superblock { has_gdbm_mark, ..superblock() };
-            assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+            for (index_crc, is_unsynced) in
+                [(None, false), (None, true), (Some(0), true), (Some(9), false)]
+            {
+                let superblock =
+                    Superblock { has_gdbm_mark, index_crc, is_unsynced, ..superblock() };
+                assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+            }
         }
+    }
+
+    /// It would change the tables while this block alone is on the disk.
+    #[test]
+    fn a_library_that_compares_no_index_takes_a_store_that_was_closed_small_for_not_clean() {
+        let block = Superblock { index_crc: Some(9), ..superblock() }.encode();
+        assert_eq!(u32_at(&block, 24) & Superblock::CLEAN, 0);
     }
 
     #[test]

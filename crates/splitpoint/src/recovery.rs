@@ -365,6 +365,8 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         checkpoint: None,
         file_bytes: 0,
         live_crc: 0,
+        index_crc: None,
+        is_unsynced: false,
         is_compacted: false,
         write_features: 0,
         has_gdbm_mark: options.has_gdbm_mark,
@@ -458,7 +460,7 @@ impl Opening {
             return Tables::Unknown;
         }
         if self.superblock.is_clean {
-            let is_as_closed = live.crc() == self.superblock.live_crc;
+            let is_as_closed = region.is_as_closed(&self.superblock, self.access);
             return if is_as_closed { Tables::Clean } else { Tables::Unknown };
         }
         let is_left = is_written_back && region.is_left_in_memory();

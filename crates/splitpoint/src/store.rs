@@ -6,7 +6,8 @@
 //! # Invariants
 //!
 //! - Only the thread that holds the lock of [`Writer`] stores to the file.
-//! - The superblock on disk says "not clean" before anything else of the file changes.
+//! - The superblock says "not clean" before anything else of the file changes; on the disk too, unless it has
+//!   checksums of what changes.
 //! - An error leaves the store as it was before the change, except for room that was allocated.
 //!
 //! # Not here
@@ -304,7 +305,7 @@ impl Store {
             region.view.set_cache_bytes(cache_bytes);
         }
         assert!(
-            options.access == Access::ReadWrite || writer.mark != Mark::NotCleanDurably,
+            options.access == Access::ReadWrite || writer.mark != Mark::Changing,
             "a handle that only reads has marked nothing"
         );
         let group = GroupCommit::new(region.health().clone());
@@ -726,7 +727,7 @@ impl Store {
             self.begin_turn(writer)?;
         }
         // A store that was left open before its first change is dirty, and knows of no log.
-        if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
+        if writer.mark != Mark::Changing || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(writer)?;
         }
         if writer.needs_room {
@@ -736,7 +737,7 @@ impl Store {
             self.name_process(writer);
         }
         debug_assert!(!writer.is_closed, "the last handle closes the store");
-        debug_assert_eq!(writer.mark, Mark::NotCleanDurably, "before the tables change");
+        debug_assert_eq!(writer.mark, Mark::Changing, "before the tables change");
         Ok(())
     }
 

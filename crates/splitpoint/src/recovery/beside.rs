@@ -201,7 +201,7 @@ impl Opening {
             return false;
         }
         if self.superblock.is_clean {
-            return live.crc() == self.superblock.live_crc;
+            return region.is_as_closed(&self.superblock, self.access);
         }
         // A writer that lives has the same pages.
         if has_writer {

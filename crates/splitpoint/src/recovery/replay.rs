@@ -322,7 +322,7 @@ impl Opening {
         region.set_identity();
         let mut opened = self.finish(extents, (state, recovery, 0));
         // Closing takes that back, also of an empty store.
-        opened.writer.mark = Mark::NotCleanDurably;
+        opened.writer.mark = Mark::Changing;
         Ok(opened)
     }
 

@@ -51,8 +51,7 @@ impl TakeOver for GoOn {
         let (extents, (state, ..)) = match last {
             _ if is_clean => opening.go_on_from_close(region)?,
             LastTurn::Ended { is_not_clean_durably } => {
-                mark =
-                    Some(if is_not_clean_durably { Mark::NotCleanDurably } else { Mark::NotClean });
+                mark = Some(if is_not_clean_durably { Mark::Changing } else { Mark::NotClean });
                 opening.go_on_from_turn(region, Some(&before.extents))?
             }
             LastTurn::Killed => {

@@ -1,18 +1,31 @@
-//! Superblocks: each is written over the older copy, so a torn write leaves the other.
+//! Superblocks: each is written over a copy whose loss loses nothing, so a torn write leaves the other.
+//!
+//! That is the older one, unless the newer one was written without a sync: then the older one alone is known to
+//! be durable.
 
 use std::path::Path;
 
 use super::Region;
+use crate::checksum;
 use crate::error::{Error, Result, Unsupported};
 use crate::file_kind::FileKind;
 use crate::format::{
-    HEADER_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, Superblocks,
-    newest,
+    GRANULE_BYTES, HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
+    SuperblockFault, Superblocks, newest,
 };
+use crate::index::line::LINE_BYTES;
+use crate::live::LineWindow;
+use crate::options::Access;
+use crate::piece::piece_of;
 use crate::storage::Storage;
+use crate::testing::mutant::{self, Mutant};
+
+/// The largest file whose close computes the checksum of the index. An open computes it again, and behind a
+/// power loss it may read the whole log.
+const SMALL_FILE_BYTES: u64 = 1 << 20;
 
 impl Region {
-    /// Writes the superblock over the older copy, and waits until it is durable.
+    /// Writes the superblock, and waits until it is durable.
     pub(crate) fn write_superblock(
         &self,
         superblock: &mut Superblock,
@@ -24,32 +37,139 @@ impl Region {
         Ok(())
     }
 
+    /// Writes a superblock with the same content, "not clean" or with the checksum of the index at a close, and
+    /// does not wait. Until it is durable a power loss may leave the one before.
+    pub(crate) fn write_unsynced(
+        &self,
+        superblock: &mut Superblock,
+        index_crc: Option<u32>,
+    ) -> Result<()> {
+        *superblock = self.place(superblock, |next| {
+            next.is_clean = index_crc.is_some();
+            next.index_crc = index_crc;
+            next.is_unsynced = true;
+        })?;
+        Ok(())
+    }
+
     /// Writes the superblock over both copies, "not clean", and returns it as written. Neither need be durable.
     ///
     /// Only for a store in which nothing is durable yet, where a torn write loses nothing.
     pub(crate) fn place_both_superblocks(&self, superblock: &Superblock) -> Result<Superblock> {
+        assert!(!superblock.is_unsynced, "nothing was closed yet");
         let first = self.place_superblock(superblock, false)?;
         self.place_superblock(&first, false)
     }
 
-    /// Writes the superblock over the older copy, and returns it as written.
+    /// Writes the superblock, and returns it as written. The caller makes it durable.
     pub(crate) fn place_superblock(
         &self,
         superblock: &Superblock,
         is_clean: bool,
     ) -> Result<Superblock> {
-        let next = Superblock {
-            generation: superblock.generation + 1,
-            is_clean,
-            live_crc: if is_clean { self.live().crc() } else { 0 },
-            file_bytes: self.view.file_bytes(),
-            ..superblock.clone()
-        };
+        self.place(superblock, |next| {
+            next.is_clean = is_clean;
+            next.index_crc = None;
+            next.is_unsynced = false;
+        })
+    }
+
+    fn place(
+        &self,
+        superblock: &Superblock,
+        set: impl FnOnce(&mut Superblock),
+    ) -> Result<Superblock> {
+        let mut next = superblock.clone();
+        // Over the same copy again, while the other one alone is durable.
+        next.generation +=
+            match superblock.is_unsynced && !mutant::is_made(Mutant::LosesBothSuperblocks) {
+                true => 2,
+                false => 1,
+            };
+        set(&mut next);
+        next.live_crc = if next.is_clean { self.live().crc() } else { 0 };
+        next.file_bytes = self.view.file_bytes();
         if !self.storage().is_volatile() {
             let action = "write the superblock of";
             self.write(action, |storage| storage.write_at(next.offset(), &next.encode()))?;
         }
         Ok(next)
+    }
+
+    /// Returns the checksum of the index with which a close can say that the store is clean, if it is one whose
+    /// log a replay reads in no time and whose next record will have nothing but zeros behind it.
+    pub(crate) fn index_crc_to_close_with(&self, superblock: &Superblock) -> Option<u32> {
+        // A replay of the log alone leads to the same store.
+        let has_copies = superblock.is_compacted || self.live().committed().1.head_segment != 0;
+        let has_log = superblock.log_start != LogStart::default();
+        let is_replayed = has_log && !has_copies && superblock.checkpoint.is_none();
+        let is_small = is_replayed && self.view.file_bytes() <= SMALL_FILE_BYTES;
+        let index_crc =
+            if is_small && self.is_blank_behind_log() { self.index_crc() } else { None };
+        index_crc.filter(|_| self.storage().vouch_for_reads().is_ok())
+    }
+
+    /// Returns whether the tables are what they were when this superblock was written by a close, and, for a
+    /// writer, the log behind its end. They may be changing, so "no" is an answer for this look.
+    ///
+    /// The live header was found valid.
+    pub(crate) fn is_as_closed(&self, superblock: &Superblock, access: Access) -> bool {
+        assert!(superblock.is_clean, "only a close has checksums");
+        if self.live().crc() != superblock.live_crc {
+            return false;
+        }
+        let Some(index_crc) = superblock.index_crc else { return true };
+        let is_index =
+            || self.index_crc() == Some(index_crc) || mutant::is_made(Mutant::TrustsIndexUnread);
+        // What follows is for the next writer to find.
+        let is_log = || {
+            access == Access::ReadOnly
+                || self.is_blank_behind_log()
+                || mutant::is_made(Mutant::TrustsLogUnread)
+        };
+        is_index() && is_log() && self.storage().vouch_for_reads().is_ok()
+    }
+
+    /// Returns whether there is nothing behind the last record in its segment: no record of a later session, of
+    /// which a power loss may have left a part, and which might follow a new one of the same size.
+    fn is_blank_behind_log(&self) -> bool {
+        let (_, state) = self.live().committed();
+        if state.tail_segment == 0 {
+            return true;
+        }
+        let Ok(header) = self.view.segment(state.tail_segment) else { return false };
+        let rest = (state.tail_segment + header.segment_bytes).checked_sub(state.tail_offset);
+        let rest = rest.and_then(|bytes| self.copy(state.tail_offset, bytes));
+        rest.is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
+    }
+
+    /// Returns the checksum of the buckets and of the overflow lines that are in use.
+    fn index_crc(&self) -> Option<u32> {
+        let live = self.live();
+        let used = [
+            (LineWindow::Buckets, self.windows.bucket_count()),
+            (LineWindow::Overflow, live.lines_used()),
+        ];
+        let mut crc = 0;
+        for (window, line_count) in used {
+            for number in 0..live.piece_count(window) {
+                let piece = piece_of(number);
+                let lines = line_count.saturating_sub(piece.first_line).min(piece.line_count);
+                let offset = live.piece(window, number) * GRANULE_BYTES;
+                crc = checksum::crc32c_append(crc, &self.copy(offset, lines * LINE_BYTES)?);
+            }
+        }
+        Some(crc)
+    }
+
+    /// Returns a copy of a part of a small file, which counts when the storage has vouched for its reads.
+    fn copy(&self, offset: u64, bytes: u64) -> Option<Vec<u8>> {
+        if bytes > SMALL_FILE_BYTES {
+            return None;
+        }
+        let mut copy = vec![0; bytes as usize];
+        self.storage().read_scattered(offset, &mut copy).ok()?;
+        Some(copy)
     }
 }
 

@@ -557,10 +557,15 @@ impl Outcomes {
         rests.into_iter().map(|rest| self.images.every(ranges, rest, visit)).sum()
     }
 
-    /// Calls `visit` with the images in which everything is old, or everything is new, except one
-    /// word or sector in `range`. Returns the number of images.
-    pub(crate) fn each_alone(&self, range: &Range<usize>, visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
-        self.images.each_alone(range, visit)
+    /// Calls `visit` with the images in which everything is old, or everything is new, except what is `beside`
+    /// in any combination, and one word or sector in `range`. Returns the number of images.
+    pub(crate) fn each_alone(
+        &self,
+        range: &Range<usize>,
+        beside: &Range<usize>,
+        visit: &mut dyn FnMut(Vec<u8>),
+    ) -> u64 {
+        self.images.each_alone(range, beside, visit)
     }
 
     /// Returns whether this image is one of them.

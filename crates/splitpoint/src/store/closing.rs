@@ -18,13 +18,14 @@ pub(crate) enum Mark {
     Clean,
     /// "Not clean", perhaps in the cache alone: its writer may have been killed before the sync.
     NotClean,
-    /// "Not clean", which this process has made durable: the tables may change.
-    NotCleanDurably,
+    /// "Not clean", and the tables may change: this is durable, or whoever finds "clean" behind a power loss
+    /// compares checksums.
+    Changing,
 }
 
 impl Store {
-    /// Makes it durable that the live tables are about to change; until then a power loss would
-    /// leave "clean" over half-changed tables.
+    /// Says in the superblock that the live tables are about to change, durably unless the close before has
+    /// left checksums: a power loss would leave "clean" over half-changed tables.
     #[cold]
     pub(super) fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
         assert!(self.access == Access::ReadWrite, "only the writer stores to the file");
@@ -43,7 +44,7 @@ impl Store {
         let room = self.region.claim_stores(tails)?;
         writer.needs_room = room == Room::OfFileSystem;
         // What fails here is tried again by the next change.
-        if writer.mark == Mark::NotCleanDurably {
+        if writer.mark == Mark::Changing {
             writer.mark = Mark::NotClean;
         }
         if writer.superblock.log_start == LogStart::default() {
@@ -69,10 +70,19 @@ impl Store {
                 writer.log.mark_file_unsynced(SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
             }
         } else {
-            self.region.write_superblock(&mut writer.superblock, false)?;
+            let has_checksums = writer.mark == Mark::Clean && writer.superblock.index_crc.is_some();
+            if has_checksums && !self.takes_turns() {
+                self.region.write_unsynced(&mut writer.superblock, None)?;
+                // What is durable from then on has no other proof.
+                if !mutant::is_made(Mutant::SyncsWithoutSuperblocks) {
+                    writer.log.mark_file_unsynced(SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
+                }
+            } else {
+                self.region.write_superblock(&mut writer.superblock, false)?;
+            }
             self.region.set_identity();
         }
-        writer.mark = Mark::NotCleanDurably;
+        writer.mark = Mark::Changing;
         if !self.takes_turns() {
             // Without room for it deletes may fail; nothing else does.
             let _ = self.hold(writer);
@@ -98,7 +108,18 @@ impl Store {
         Ok(())
     }
 
-    /// Syncs log and index and marks the store clean, once.
+    /// Returns whether all changes of this session are durable, with the superblock that came before them and
+    /// with a file that is at least as large as it is now.
+    fn is_log_durable(&self, writer: &Writer) -> bool {
+        let lsn = writer.log.position().lsn;
+        // A sync that is under way has taken what it covers.
+        let is_synced = writer.opened_lsn < lsn && lsn <= self.group.durable_lsn();
+        is_synced
+            && writer.log.unsynced().is_empty()
+            && self.region.view.file_bytes() <= writer.superblock.file_bytes
+    }
+
+    /// Makes the log durable, and the index of all but a small store, and marks the store clean, once.
     pub(crate) fn close(&self) -> Result<()> {
         if self.access == Access::ReadOnly {
             return Ok(());
@@ -144,22 +165,35 @@ impl Store {
         extents.trim();
         extents.note_table_crc();
         let lsn = writer.log.position().lsn;
-        let written = writer.written();
-        self.group.set_syncing_since(writer.pace.begin_sync(written));
-        drop(writer);
-        // Log and index together: what is not dirty costs nothing, and one flush is enough.
-        self.group.sync_always(|| {
-            let bytes = self.region.view.file_bytes();
-            self.region.sync_range(0, bytes)?;
-            self.region.live().set_durable_lsn(lsn);
-            Ok(lsn)
-        })?;
-        let mut writer = self.lock()?;
+        let had_checkpoint = writer.superblock.checkpoint.is_some();
+        writer.superblock.checkpoint = kept;
+        // The copy that is durable must not name a checkpoint either.
+        let index_crc = match had_checkpoint {
+            false => self.region.index_crc_to_close_with(&writer.superblock),
+            true => None,
+        };
+        if index_crc.is_none() || !self.is_log_durable(&writer) {
+            let written = writer.written();
+            self.group.set_syncing_since(writer.pace.begin_sync(written));
+            drop(writer);
+            // Log and index together: what is not dirty costs nothing, and one flush is enough.
+            self.group.sync_always(|| {
+                let bytes = self.region.view.file_bytes();
+                self.region.sync_range(0, bytes)?;
+                self.region.live().set_durable_lsn(lsn);
+                Ok(lsn)
+            })?;
+            writer = self.lock()?;
+        }
         assert_eq!(writer.log.position().lsn, lsn, "nobody changes a store while it is closed");
         assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
-        writer.superblock.checkpoint = kept;
-        self.region.write_superblock(&mut writer.superblock, true)?;
-        // Everything is clean now; the next session may change little.
+        writer.superblock.is_unsynced = false;
+        match index_crc {
+            // What of the index is not durable, its checksum shows.
+            Some(_) => self.region.write_unsynced(&mut writer.superblock, index_crc)?,
+            None => self.region.write_superblock(&mut writer.superblock, true)?,
+        }
+        // No large page is dirty now; the next session may change little.
         self.region.storage().split_huge_pages(None);
         // Room that is not freed now is used by the next session.
         let _ = writer.extents.shrink(writer.is_maintained);
@@ -170,7 +204,7 @@ impl Store {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Durability, Options, Sharing, SimDisk};
+    use crate::{Durability, Options, Recovery, Sharing, SimDisk};
 
     /// Returns what a nearly full disk has left before and after the close of a session that only maintains,
     /// which finds nothing to do. The segments are as large as what goes back to such a disk as a whole.
@@ -213,14 +247,53 @@ mod tests {
         Options::new().sharing(sharing).durability(Durability::Buffered).seed(1)
     }
 
+    /// Returns how often a session flushes that makes one change and closes the store.
+    fn flush_count(disk: &SimDisk, durability: Durability) -> usize {
+        let before = disk.syncs().len();
+        let db = disk.open(&buffered(Sharing::Exclusive)).expect("it opens");
+        db.put_with("key", "value", durability).expect("there is room");
+        db.close().expect("nothing fails");
+        disk.syncs().len() - before
+    }
+
     #[test]
-    fn the_first_change_of_a_new_store_flushes_once_and_a_session_of_one_change_three_times() {
+    fn a_session_of_one_change_flushes_once_and_the_first_one_twice() {
+        for durability in [Durability::Buffered, Durability::Sync] {
+            let disk = SimDisk::new();
+            assert_eq!(flush_count(&disk, durability), 2, "{:?}", disk.syncs());
+            assert_eq!(flush_count(&disk, durability), 1, "{:?}", disk.syncs());
+            assert_eq!(flush_count(&disk, durability), 1, "{:?}", disk.syncs());
+            let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
+            assert_eq!((db.recovery(), db.len()), (Recovery::Clean, 1));
+        }
+    }
+
+    #[test]
+    fn a_session_of_one_change_of_a_large_store_flushes_before_and_after_it_and_for_the_mark_of_its_close()
+     {
         let disk = SimDisk::new();
         let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
-        db.put("key", "value").unwrap();
-        assert_eq!(disk.syncs().len(), 1, "{:?}", disk.syncs());
+        (0..100_u32).for_each(|i| db.put(i.to_le_bytes(), [7; 20_000]).unwrap());
         db.close().unwrap();
-        assert_eq!(disk.syncs().len(), 3, "{:?}", disk.syncs());
+        for _ in 0..3 {
+            assert_eq!(flush_count(&disk, Durability::Buffered), 3, "{:?}", disk.syncs());
+        }
+    }
+
+    /// The handles of turns say "not clean" durably.
+    #[test]
+    fn a_store_that_was_closed_small_goes_on_by_turns() {
+        for sharing in [Sharing::Shared, Sharing::PerCall] {
+            let disk = SimDisk::new();
+            flush_count(&disk, Durability::Buffered);
+            let db = disk.open(&buffered(sharing)).unwrap();
+            db.put("second", "value").unwrap();
+            for seed in 0..64 {
+                let found = disk.lose_power(seed).open(&buffered(sharing)).unwrap();
+                assert!(found.contains("key").unwrap(), "{sharing:?}, seed {seed}");
+                assert!(found.check().unwrap().is_clean(), "{sharing:?}, seed {seed}");
+            }
+        }
     }
 
     /// Returns whether a change is there that a new store has synced, after each of some power losses.

@@ -371,7 +371,7 @@ impl Store {
         let end = space.end() * GRANULE_BYTES;
         let gained_bytes = space.free_bytes() + writer.waiting_bytes() + writer.state.dead_bytes;
         let dead_bytes = writer.retired_bytes + writer.state.dead_bytes;
-        let may_pack = writer.mark == Mark::NotCleanDurably && !writer.is_closed;
+        let may_pack = writer.mark == Mark::Changing && !writer.is_closed;
         let least_bytes = FREED_SEGMENTS_MIN * u64::from(writer.superblock.segment_bytes_min);
         let is_short = self.region.live().log_bytes() <= PACKED_BYTES_MAX;
         if may_pack && is_short && dead_bytes >= least_bytes && gained_bytes > end / 2 {

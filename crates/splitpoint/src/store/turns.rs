@@ -410,7 +410,7 @@ impl Store {
             let needs_room = self.region.claim_stores(tails)? == Room::OfFileSystem;
             *turns.needs_room.get_or_init(|| needs_room)
         };
-        if writer.mark == Mark::NotCleanDurably {
+        if writer.mark == Mark::Changing {
             match writer.find_segments() {
                 Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {}
                 found => found?,
@@ -435,7 +435,7 @@ impl Store {
         let Some(turns) = self.turns.as_deref().filter(|_| writer.turn.is_held) else { return };
         writer.turn.is_held = false;
         if !thread::panicking() && self.group.check().is_ok() {
-            let is_durably = writer.mark == Mark::NotCleanDurably;
+            let is_durably = writer.mark == Mark::Changing;
             writer.turn.word = TurnWord::begun(writer.turn.number).ended(is_durably);
             // The table is mapped since the turn began.
             let _ = self.set_turn_word(writer.turn.word);
@@ -469,7 +469,7 @@ impl Store {
             live.set_durable_lsn(durable_lsn);
         }
         if !writer.superblock.is_clean && last.is_not_clean_durably() {
-            writer.mark = Mark::NotCleanDurably;
+            writer.mark = Mark::Changing;
         }
         writer.turn.number = writer.log.next_salt();
         writer.turn.is_held = true;

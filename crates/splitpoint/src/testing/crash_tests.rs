@@ -466,9 +466,11 @@ impl Run {
             }
         }
         shared.count_moves(&db);
-        db.close().map_err(|error| format!("cannot close: {error}"))?;
+        db.store().close().map_err(|error| format!("cannot close: {error}"))?;
         shared.settle(true);
-        Ok(())
+        // Images are made before a sync, and what a close has written last need not be synced.
+        let synced = db.store().region.sync_range(0, LIVE_OFFSET);
+        synced.map_err(|error| format!("cannot sync: {error}"))
     }
 }
 

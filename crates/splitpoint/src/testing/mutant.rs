@@ -29,6 +29,12 @@ pub(crate) enum Mutant {
     ReservesWhileClean,
     /// The first sync of a new store leaves its superblocks out.
     SyncsWithoutSuperblocks,
+    /// Opening trusts the index of a small store that was closed without its checksum.
+    TrustsIndexUnread,
+    /// Opening goes on with the log of such a store without a look at what is behind its end.
+    TrustsLogUnread,
+    /// A superblock is written over the only copy that is durable.
+    LosesBothSuperblocks,
     /// Opening trusts tables by lines that it has read from whatever file has the descriptor now.
     BelievesStrangers,
     /// Opening takes the last handle that took turns for one that was closed in order.

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use splitpoint::check::{CheckReport, CheckStage};
 use splitpoint::{Create, Db, Durability, Error, Options, SimDisk};
 
-use crate::support::{Rng, changes, is_slow, rounds, seed, tiny_with_whole_log};
+use crate::support::{Rng, changes, closed_as_large, is_slow, rounds, seed, tiny_with_whole_log};
 
 const LIVE: usize = 8192;
 const LINE: usize = 64;
@@ -69,7 +69,7 @@ impl Sample {
             db.delete(b"new").expect("nothing fails");
             db.close().expect("nothing fails");
         }
-        let sample = Self::read(disk.file());
+        let sample = Self::read(closed_as_large(disk.file()));
         assert!(check(&sample.bytes).is_clean());
         let has = |kind| sample.log.iter().any(|entry| entry.kind == kind);
         assert!([DELETE, COMMIT, LINK, BIG_PUT].into_iter().all(has) && sample.segments.len() > 4);

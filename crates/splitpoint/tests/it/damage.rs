@@ -19,13 +19,15 @@ use crate::support::{Content, content, is_slow, tiny, tiny_with_whole_log, try_c
 enum Ended {
     /// It closed the store.
     Closed,
+    /// It closed the store, with a checksum of the index.
+    ClosedSmall,
     /// It was killed on this boot: its live tables are trusted.
     Killed,
     /// By a power loss: its live tables are not trusted.
     PowerLost,
 }
 
-use Ended::{Closed, Killed, PowerLost};
+use Ended::{Closed, ClosedSmall, Killed, PowerLost};
 
 /// The effect of a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +68,10 @@ impl Sample {
     /// Creates a store with several segments and sessions, a big record, dead records, overflow
     /// lines in use and free, pieces that are not full, and a free granule.
     fn new(ended: Ended) -> Self {
-        let options = tiny_with_whole_log()
-            .segment_bytes_min(8192)
-            .fill_factor(7.0)
-            .checkpoint_bytes_min(3000);
+        let mut options = tiny_with_whole_log().segment_bytes_min(8192).fill_factor(7.0);
+        if ended != ClosedSmall {
+            options = options.checkpoint_bytes_min(3000);
+        }
         let disk = SimDisk::new();
         let mut states = vec![Content::new()];
         let mut change = |db: &Db, key: &[u8], value: Option<&[u8]>| {
@@ -98,7 +100,8 @@ impl Sample {
         }
         let stats = db.stats().expect("nothing fails");
         assert!(stats.segments.big > 0 && stats.segments.log > 8192 && stats.segments.free > 0);
-        assert!(stats.checkpoint.is_some() && stats.geometry.bucket_count() > 16);
+        assert_eq!(stats.checkpoint.is_some(), ended != ClosedSmall);
+        assert!(stats.geometry.bucket_count() > 16);
         let sample = Self::left(ended, &disk, db, options, states);
         assert!(sample.word(LIVE + 328) != 0, "no overflow line was given back");
         sample
@@ -155,11 +158,18 @@ impl Sample {
         Self::left(ended, &disk, db, options, states)
     }
 
+    /// Returns where the live header and the index are.
+    fn tables(&self) -> Vec<Range<usize>> {
+        let [[buckets, more], [overflow, rest]] = [self.bucket_lines(), self.overflow_lines()];
+        let lines = buckets.into_iter().chain(more).chain(overflow).chain(rest);
+        lines.map(|at| at..at + LINE).chain(one(LIVE..READER_TABLE.start)).collect()
+    }
+
     /// Ends the last session of a store.
     fn left(ended: Ended, disk: &SimDisk, db: Db, options: Options, states: Vec<Content>) -> Self {
         let mut bytes = disk.file();
         match ended {
-            Closed => {
+            Closed | ClosedSmall => {
                 db.close().expect("nothing fails");
                 bytes = disk.file();
             }
@@ -335,25 +345,25 @@ const HARMLESS: &[Harmless] = &[
         what: "the reader table",
         reason: "a writer that is alone erases it; what it says of the last turn and of a close counts \
                  only if the live header agrees, and then spares a comparison",
-        ended: &[Closed, Killed, PowerLost],
+        ended: &[Closed, ClosedSmall, Killed, PowerLost],
         is_noticed_too: false,
         ranges: |_| one(READER_TABLE),
     },
     Harmless {
         what: "free granules",
         reason: "the writer that allocates one writes all of it first",
-        ended: &[Closed, Killed, PowerLost],
+        ended: &[Closed, ClosedSmall, Killed, PowerLost],
         is_noticed_too: false,
         ranges: Sample::free_granules,
     },
     Harmless {
         what: "the rest of a segment behind its last record",
         reason: "no checksum matches there, and new records overwrite it",
-        ended: &[Closed, Killed, PowerLost],
+        ended: &[Closed, ClosedSmall, Killed, PowerLost],
         is_noticed_too: false,
         ranges: |sample| {
             let mut segments = sample.segments();
-            if sample.ended == PowerLost {
+            if matches!(sample.ended, ClosedSmall | PowerLost) {
                 // A replay says what it finds behind the end of the log.
                 segments.pop();
                 segments.retain(|segment| !sample.is_checkpoint(segment));
@@ -423,12 +433,7 @@ const HARMLESS: &[Harmless] = &[
         reason: "recovery rebuilds both from the log",
         ended: &[PowerLost],
         is_noticed_too: false,
-        ranges: |sample| {
-            let [[buckets, more], [overflow, rest]] =
-                [sample.bucket_lines(), sample.overflow_lines()];
-            let lines = buckets.into_iter().chain(more).chain(overflow).chain(rest);
-            lines.map(|at| at..at + LINE).chain(one(LIVE..READER_TABLE.start)).collect()
-        },
+        ranges: Sample::tables,
     },
     Harmless {
         what: "the live header",
@@ -436,6 +441,13 @@ const HARMLESS: &[Harmless] = &[
         ended: &[Closed],
         is_noticed_too: false,
         ranges: |_| one(LIVE..READER_TABLE.start),
+    },
+    Harmless {
+        what: "the live header and the index",
+        reason: "opening rebuilds both from the log if one has changed since the close",
+        ended: &[ClosedSmall],
+        is_noticed_too: false,
+        ranges: Sample::tables,
     },
     Harmless {
         what: "the live header, except the low bytes of the record count",
@@ -475,7 +487,7 @@ const HARMLESS: &[Harmless] = &[
         what: "the superblock written last",
         reason: "the one before it names the same log; opening or the first change writes it again, \
                  and `check` reports it until then",
-        ended: &[Closed, Killed],
+        ended: &[Closed, ClosedSmall, Killed],
         is_noticed_too: true,
         ranges: |sample| one(sample.newest_superblock()),
     },
@@ -586,7 +598,7 @@ fn check_every_length(sample: &Sample, is_every: bool) {
     let is_needed = |segment: &Range<usize>| !sample.is_checkpoint(segment);
     let ends = sample.segments().into_iter().filter(is_needed).map(|segment| segment.end);
     let used_bytes = match sample.ended {
-        Closed => sample.bytes.len(),
+        Closed | ClosedSmall => sample.bytes.len(),
         Killed | PowerLost => ends.max().expect("there is a log"),
     };
     for len in 0..sample.bytes.len() {
@@ -608,6 +620,11 @@ fn every_damaged_byte_of_a_closed_store_is_noticed_or_listed() {
 }
 
 #[test]
+fn every_damaged_byte_of_a_store_that_was_closed_small_is_noticed_or_listed() {
+    within("bytes of a small store", || check_every_byte(ClosedSmall));
+}
+
+#[test]
 fn every_damaged_byte_a_killed_process_left_is_noticed_or_listed() {
     within("bytes after a kill", || check_every_byte(Killed));
 }
@@ -619,7 +636,7 @@ fn every_damaged_byte_after_a_power_loss_is_noticed_or_listed() {
 
 #[test]
 fn a_store_cut_at_any_length_is_noticed() {
-    for ended in [Closed, Killed, PowerLost] {
+    for ended in [Closed, ClosedSmall, Killed, PowerLost] {
         within("cuts of a small store", move || {
             check_every_length(&Sample::of_few_records(ended), true);
         });
@@ -651,6 +668,7 @@ fn no_damaged_byte_of_a_compacted_store_does_harm_in_silence() {
 fn rows() -> String {
     let name = |ended: &Ended| match ended {
         Closed => "closed",
+        ClosedSmall => "closed small",
         Killed => "killed",
         PowerLost => "power loss",
     };

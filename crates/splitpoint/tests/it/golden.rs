@@ -72,10 +72,35 @@ fn expected_behind(count: usize) -> Content {
     content
 }
 
+fn is_asked_to_write() -> bool {
+    std::env::var_os("SPLITPOINT_WRITE_GOLDEN").is_some()
+}
+
+/// Writes the golden files of a small store on request: one that was closed, and what a power loss in the next
+/// session may leave, all but the superblock that says so.
+fn write_small_if_asked() {
+    if !is_asked_to_write() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("golden.spt");
+    let db = Options::new().segment_bytes_min(4096).seed(1991).open(&path).unwrap();
+    fill(&db).unwrap();
+    db.close().unwrap();
+    let closed = std::fs::read(&path).unwrap();
+    std::fs::write(golden("v1-small-closed.spt"), &closed).unwrap();
+    let db = Db::open(&path).unwrap();
+    db.put("key 1", "value 1").unwrap();
+    db.sync().unwrap();
+    let mut changed = std::fs::read(&path).unwrap();
+    changed[..8192].copy_from_slice(&closed[..8192]);
+    std::fs::write(golden("v1-small-changed.spt"), changed).unwrap();
+}
+
 /// Writes the golden files of this version on request, of a store that was compacted: one closed, one
 /// copied from under its writer.
 fn write_if_asked() {
-    if std::env::var_os("SPLITPOINT_WRITE_GOLDEN").is_none() {
+    if !is_asked_to_write() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -184,6 +209,15 @@ fn check(name: &str, is_recovery: fn(Recovery) -> bool) {
 #[test]
 fn golden_v1_closed_opens_as_it_was_closed() {
     check("v1-closed.spt", |recovery| recovery == Recovery::Clean);
+}
+
+#[test]
+fn golden_v1_small_opens_as_it_was_closed_unless_it_has_changed() {
+    write_small_if_asked();
+    check("v1-small-closed.spt", |recovery| recovery == Recovery::Clean);
+    check("v1-small-changed.spt", |recovery| {
+        matches!(recovery, Recovery::Replayed { dropped_bytes: 0, .. })
+    });
 }
 
 #[test]

@@ -14,8 +14,8 @@ use splitpoint::{Create, Db, Error, ErrorKind, FileKind, Options, Recovery, Shar
 
 use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{
-    Content, Rng, assert_content, content, is_slow, is_tmpfs, rounds, seed, tiny, try_content,
-    within, worst_hash,
+    Content, Rng, assert_content, closed_as_large, content, is_slow, is_tmpfs, mend_superblock,
+    rounds, seed, tiny, try_content, within, worst_hash,
 };
 
 /// A small store with every structure: several segments and sessions, a big record, overflow lines
@@ -41,7 +41,7 @@ fn small_store() -> (Vec<u8>, Content, Options) {
     assert!(stats.overflow_line_count > 0 && stats.overflow_line_free_count > 0);
     assert!(stats.segments.big > 0 && stats.segments.log >= 2 * 4096);
     db.close().unwrap();
-    (disk.file(), expected, options)
+    (closed_as_large(disk.file()), expected, options)
 }
 
 /// The effect of a damage.
@@ -271,22 +271,6 @@ fn a_newer_version_is_refused_with_both_numbers() {
     assert!(text.contains("version 2") && text.contains("version 1"), "{text}");
 }
 
-/// Writes the right checksum into the superblock at `offset`.
-fn mend_superblock(bytes: &mut [u8], offset: usize) {
-    let block = &mut bytes[offset..offset + 4096];
-    block[12..16].fill(0);
-    let crc = crc32c(block);
-    block[12..16].copy_from_slice(&crc.to_le_bytes());
-}
-
-fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
-            if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 }
-        })
-    })
-}
-
 /// Cuts a file: a mapping beyond its end would kill this process by SIGBUS. `damage` shows that
 /// every cut is detected.
 #[test]
@@ -318,7 +302,7 @@ fn a_damaged_list_of_free_lines_is_reported_before_it_does_harm() {
     }
     let expected = content(&db);
     db.close().unwrap();
-    let bytes = disk.file();
+    let bytes = closed_as_large(disk.file());
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let (overflow_at, first) = (word(8192 + 2560) as usize * 4096, word(8192 + 328) as usize);
     assert!(first > 0, "no line was given back");

@@ -12,7 +12,7 @@ use splitpoint::repair::{RepairReport, repair, repair_with};
 use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, SimDisk};
 
 use crate::support::{
-    Content, Rng, bad_hash, changes, content, rounds, seed, tiny_with_whole_log, within,
+    Content, Rng, bad_hash, changes, content, crc32c, rounds, seed, tiny_with_whole_log, within,
 };
 
 /// Offset of the first granule.
@@ -409,14 +409,6 @@ fn a_file_made_to_harm_is_read_in_time() {
             assert_eq!(report.key_count, 0);
         }
     });
-}
-
-fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
-            if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 }
-        })
-    })
 }
 
 #[test]

@@ -406,34 +406,16 @@ impl Images {
         for part in outside {
             part.put(if rest == Rest::Oldest { 0 } else { part.newest() }, &mut image);
         }
-        let mut choices = vec![0; inside.len()];
-        for part in &inside {
-            part.put(0, &mut image);
-        }
         let mut count = 0;
-        loop {
+        each_choice(&inside, &mut image, &mut |image| {
             for &size in &self.sizes {
-                let mut image = image.clone();
+                let mut image = image.to_vec();
                 image.resize(size, 0);
                 visit(image);
                 count += 1;
             }
-            // The next choice, as an odometer counts.
-            let mut place = 0;
-            loop {
-                let Some(part) = inside.get(place) else { return count };
-                choices[place] += 1;
-                let is_over = choices[place] == part.values.len();
-                if is_over {
-                    choices[place] = 0;
-                }
-                part.put(choices[place], &mut image);
-                if !is_over {
-                    break;
-                }
-                place += 1;
-            }
-        }
+        });
+        count
     }
 
     #[cfg(test)]
@@ -452,26 +434,45 @@ impl Images {
     }
 
     #[cfg(test)]
-    /// Calls `visit` with the images in which all parts are old or all are new, except one in
-    /// `range`, which has any of its values; returns the number of images.
-    pub(super) fn each_alone(&self, range: &Range<usize>, visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
+    /// Calls `visit` with the images in which all parts are old or all are new, except those `beside` in any
+    /// combination, and one in `range`, which has any of its values; returns the number of images.
+    pub(super) fn each_alone(
+        &self,
+        range: &Range<usize>,
+        beside: &Range<usize>,
+        visit: &mut dyn FnMut(Vec<u8>),
+    ) -> u64 {
         let size = self.sizes.last().copied().unwrap_or(0);
+        let (free, fixed): (Vec<&Part>, Vec<&Part>) =
+            self.parts.iter().partition(|part| beside.contains(&part.offset));
         let mut count = 0;
         for rest in [Rest::Oldest, Rest::Newest] {
             let of_rest = |part: &Part| if rest == Rest::Oldest { 0 } else { part.newest() };
-            let around = self.image(size, of_rest);
-            for part in self.parts.iter().filter(|part| range.contains(&part.offset)) {
-                for value in (0..part.values.len()).filter(|&value| value != of_rest(part)) {
-                    let mut image = around.clone();
-                    image.resize(self.cached.len(), 0);
-                    part.put(value, &mut image);
-                    image.resize(size, 0);
-                    visit(image);
-                    count += 1;
+            let mut around = self.cached.clone();
+            fixed.iter().for_each(|part| part.put(of_rest(part), &mut around));
+            each_choice(&free, &mut around, &mut |around| {
+                for part in fixed.iter().filter(|part| range.contains(&part.offset)) {
+                    for value in (0..part.values.len()).filter(|&value| value != of_rest(part)) {
+                        let mut image = around.to_vec();
+                        part.put(value, &mut image);
+                        image.resize(size, 0);
+                        visit(image);
+                        count += 1;
+                    }
                 }
-            }
+            });
         }
         count
+    }
+}
+
+#[cfg(test)]
+/// Calls `visit` with an image for every choice of values for `parts` of it.
+fn each_choice(parts: &[&Part], image: &mut [u8], visit: &mut dyn FnMut(&[u8])) {
+    let Some((first, others)) = parts.split_first() else { return visit(image) };
+    for value in 0..first.values.len() {
+        first.put(value, image);
+        each_choice(others, image, visit);
     }
 }
 

@@ -21,7 +21,9 @@ use std::rc::Rc;
 use super::{Counts, History, Op, Point, Run, is_slow, options, seed};
 use crate::Durability::{Async, Buffered, Sync};
 use crate::SimDisk;
-use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, u64_at};
+use crate::format::{
+    GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, u64_at,
+};
 use crate::piece::piece_of;
 
 fn key(i: u8) -> Vec<u8> {
@@ -183,6 +185,15 @@ fn between(tables: &[Range<usize>]) -> Vec<Range<usize>> {
 /// Recovers every image at a point.
 fn check_every(point: &Point<'_>, counts: &mut Counts) -> Result<(), String> {
     let outcomes = point.disk.outcomes();
+    // A device may write part of one only, whatever the size of its sectors.
+    let (durable, cached) = (outcomes.seeded(0).file(), point.disk.file());
+    let is_on_its_way = |&at: &u64| {
+        let block = at as usize..(at + SUPERBLOCK_BYTES) as usize;
+        durable.get(block.clone()) != cached.get(block)
+    };
+    if point.history.synced > 0 && SUPERBLOCK_OFFSETS.iter().all(is_on_its_way) {
+        return Err("power lost, neither superblock is durable".to_string());
+    }
     let tables = tables(&point.disk.file());
     let mut failure = Ok(());
     let mut recovered = 0;
@@ -195,7 +206,7 @@ fn check_every(point: &Point<'_>, counts: &mut Counts) -> Result<(), String> {
     };
     let mut count = outcomes.every(&between(&tables), &mut visit);
     for table in &tables {
-        count += outcomes.each_alone(table, &mut visit);
+        count += outcomes.each_alone(table, &(0..LIVE_OFFSET as usize), &mut visit);
     }
     counts.images += count;
     failure

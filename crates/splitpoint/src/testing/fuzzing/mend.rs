@@ -168,8 +168,10 @@ fn mend_superblock(file: &mut [u8], at: usize, what: u8) {
     if !is_magic(&file[at..]) {
         return;
     }
-    let is_clean = file[at + 24] & 1 == 1;
+    let is_clean = file[at + 24] & 3 != 0;
     if what & LIVE != 0 && is_clean {
+        // As in a large store: an open uses the index, whatever it is.
+        file[at + 24] = 1;
         let live = &file[LIVE_OFFSET as usize..][..LIVE_BYTES as usize];
         let crc = crc32c::crc32c_append(crc32c::crc32c(&live[64..136]), &live[144..]);
         put(file, at + 168, &crc.to_le_bytes());
