@@ -140,7 +140,9 @@ impl Region {
         let Ok(header) = self.view.segment(state.tail_segment) else { return false };
         let rest = (state.tail_segment + header.segment_bytes).checked_sub(state.tail_offset);
         let rest = rest.and_then(|bytes| self.copy(state.tail_offset, bytes));
-        rest.is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
+        // Many at once: one by one they take 35 us of 64 KiB.
+        let is_zero = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all | byte) == 0;
+        rest.is_some_and(|rest| rest.chunks(1024).all(is_zero))
     }
 
     /// Returns the checksum of the buckets and of the overflow lines that are in use.
