@@ -155,6 +155,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///    224  3872  reserved, 0
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a bit of the block")]
 pub(crate) struct Superblock {
     pub(crate) generation: u64,
     pub(crate) is_clean: bool,
@@ -587,7 +588,7 @@ mod tests {
                 [(None, false), (None, true), (Some(0), true), (Some(9), false)]
             {
                 let superblock =
-                    Superblock { has_gdbm_mark, index_crc, is_unsynced, ..superblock() };
+                    Superblock { index_crc, is_unsynced, has_gdbm_mark, ..superblock() };
                 assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
             }
         }

@@ -168,10 +168,8 @@ impl Store {
         let had_checkpoint = writer.superblock.checkpoint.is_some();
         writer.superblock.checkpoint = kept;
         // The copy that is durable must not name a checkpoint either.
-        let index_crc = match had_checkpoint {
-            false => self.region.index_crc_to_close_with(&writer.superblock),
-            true => None,
-        };
+        let crc_of_small = || self.region.index_crc_to_close_with(&writer.superblock);
+        let index_crc = if had_checkpoint { None } else { crc_of_small() };
         if index_crc.is_none() || !self.is_log_durable(&writer) {
             let written = writer.written();
             self.group.set_syncing_since(writer.pace.begin_sync(written));

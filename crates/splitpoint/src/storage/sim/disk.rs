@@ -449,7 +449,9 @@ impl Images {
         for rest in [Rest::Oldest, Rest::Newest] {
             let of_rest = |part: &Part| if rest == Rest::Oldest { 0 } else { part.newest() };
             let mut around = self.cached.clone();
-            fixed.iter().for_each(|part| part.put(of_rest(part), &mut around));
+            for part in &fixed {
+                part.put(of_rest(part), &mut around);
+            }
             each_choice(&free, &mut around, &mut |around| {
                 for part in fixed.iter().filter(|part| range.contains(&part.offset)) {
                     for value in (0..part.values.len()).filter(|&value| value != of_rest(part)) {
