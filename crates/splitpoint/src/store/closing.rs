@@ -1,9 +1,11 @@
 //! What the superblock says of the tables: "not clean" before the first change, "clean" after a
 //! close.
 
+use std::sync::MutexGuard;
+
 use super::{Store, Writer};
 use crate::error::{Error, Result};
-use crate::format::{LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use crate::format::{CheckpointName, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use crate::options::Access;
 use crate::storage::Room;
 use crate::testing::meanwhile::{self, Point};
@@ -164,6 +166,16 @@ impl Store {
         let Writer { extents, .. } = &mut *writer;
         extents.trim();
         extents.note_table_crc();
+        self.call_clean(writer, kept)
+    }
+
+    /// Makes durable what this session has changed and says "clean" in the superblock, with the checkpoint that is
+    /// kept, and in that of a small store with a checksum of the index.
+    fn call_clean<'a>(
+        &'a self,
+        mut writer: MutexGuard<'a, Writer>,
+        kept: Option<CheckpointName>,
+    ) -> Result<()> {
         let lsn = writer.log.position().lsn;
         let had_checkpoint = writer.superblock.checkpoint.is_some();
         writer.superblock.checkpoint = kept;
@@ -271,7 +283,7 @@ mod tests {
      {
         let disk = SimDisk::new();
         let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
-        (0..100_u32).for_each(|i| db.put(i.to_le_bytes(), [7; 20_000]).unwrap());
+        (0..100_u32).for_each(|i| db.put(i.to_le_bytes(), vec![7; 20_000]).unwrap());
         db.close().unwrap();
         for _ in 0..3 {
             assert_eq!(flush_count(&disk, Durability::Buffered), 3, "{:?}", disk.syncs());
