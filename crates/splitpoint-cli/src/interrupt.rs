@@ -134,6 +134,21 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
     }
 }
 
+/// Returns the exit code of the signal that has come and after which the work ends itself. Without an
+/// [`Interrupt`] it need not: the signals' thread ends the process.
+pub(crate) fn came() -> Option<Exit> {
+    if WATCHERS.load(Ordering::SeqCst) == 0 {
+        return None;
+    }
+    let signal = i32::try_from(SIGNAL.load(Ordering::SeqCst)).unwrap_or_default();
+    (signal != 0).then(|| exit_of(signal))
+}
+
+/// Returns whether such a signal has come, which ends every wait.
+pub(crate) fn has_come() -> bool {
+    came().is_some()
+}
+
 /// Makes this process ignore signals from now on: it works for its parent, which gets them too, and
 /// ends with it.
 pub(crate) fn leave_to_parent() {
@@ -201,12 +216,7 @@ impl Interrupt {
     /// Returns the exit code of the signal that arrived, if any.
     #[expect(clippy::unused_self, reason = "it is what gives the work the time to look")]
     pub(crate) fn exit(&self) -> Option<Exit> {
-        let signal = i32::try_from(SIGNAL.load(Ordering::SeqCst)).unwrap_or_default();
-        if signal == 0 {
-            return None;
-        }
-        IS_ENDING.store(true, Ordering::SeqCst);
-        Some(exit_of(signal))
+        came().inspect(|_| IS_ENDING.store(true, Ordering::SeqCst))
     }
 }
 
@@ -247,8 +257,8 @@ impl Watch {
         if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Ends with the work. If a signal stopped it, the error has `state` as its message and
-    /// `remedy` as its hint.
+    /// Ends with the work. If a signal stopped it, or ended its wait for others, the error has `state` as
+    /// its message and `remedy` as its hint.
     pub(crate) fn end<T, E>(
         self,
         outcome: Result<T, E>,
@@ -257,10 +267,12 @@ impl Watch {
     ) -> failure::Result<Result<T, E>> {
         if outcome.is_ok() {
             last_step();
+            return Ok(outcome);
         }
-        match (&outcome, self.stopped) {
-            (Err(_), Some(exit)) => Err(Failure::interrupted(exit, state).hint(remedy)),
-            _ => Ok(outcome),
+        let stopped = self.stopped.or_else(|| self.interrupt.as_ref().and_then(Interrupt::exit));
+        match stopped {
+            Some(exit) => Err(Failure::interrupted(exit, state).hint(remedy)),
+            None => Ok(outcome),
         }
     }
 }

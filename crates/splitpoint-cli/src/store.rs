@@ -251,7 +251,8 @@ pub(crate) fn wait_for_rest<T>(
         let begun = Instant::now();
         loop {
             let done = work();
-            if begun.elapsed() >= time || !matches!(done, Err(Error::Locked { .. })) {
+            let is_over = begun.elapsed() >= time || interrupt::has_come();
+            if is_over || !matches!(done, Err(Error::Locked { .. })) {
                 return done;
             }
             std::thread::sleep(LOOK_AGAIN);
@@ -272,7 +273,7 @@ fn wait<T>(
     let Err(Error::Locked { path: locked, holders }) = &opened else { return opened };
     let rest = lock_timeout.saturating_sub(begun.elapsed());
     // Other access methods do not wait.
-    if rest.is_zero() || splitpoint::is_url(path) {
+    if rest.is_zero() || splitpoint::is_url(path) || interrupt::has_come() {
         return opened;
     }
     note_wait(locked, holders, lock_timeout, console);
@@ -280,7 +281,8 @@ fn wait<T>(
         // Whoever comes next may be of a kind beside which there is another way.
         let rest = lock_timeout.saturating_sub(begun.elapsed());
         let opened = open(rest.min(WAIT_IN_SILENCE));
-        if rest.is_zero() || !matches!(opened, Err(Error::Locked { .. })) {
+        let is_over = rest.is_zero() || interrupt::has_come();
+        if is_over || !matches!(opened, Err(Error::Locked { .. })) {
             return opened;
         }
     }
@@ -383,7 +385,7 @@ impl WriteOptions {
         mut open: impl FnMut(&Options) -> Result<T, Error>,
     ) -> Result<T, Error> {
         wait(path, self.lock_timeout, console, |time| {
-            open(&self.options.clone().lock_timeout(time))
+            open(&self.options.clone().lock_timeout(time).stop_waiting(interrupt::has_come))
         })
     }
 
@@ -445,6 +447,10 @@ fn is_begun(error: &Error) -> bool {
 /// Returns the failure of a command that could not open the table at `path`. The hint depends on
 /// the format of the file, which is identified here, once.
 pub(crate) fn opening(path: &Path, error: &Error) -> Failure {
+    if let (Error::Locked { .. }, Some(exit)) = (error, interrupt::came()) {
+        // The signal has ended the wait.
+        return Failure::interrupted(exit, &format!("`{}` was not opened", path.display()));
+    }
     Failure::opening_as(path, format_of(path, error), error)
 }
 
@@ -452,7 +458,9 @@ pub(crate) fn opening(path: &Path, error: &Error) -> Failure {
 pub(crate) fn opening_to_write(path: &Path, error: &Error) -> Failure {
     let failure = opening(path, error);
     match error {
-        Error::Locked { .. } if !splitpoint::is_url(path) => failure.hint(failure::HINT_TO_WAIT),
+        Error::Locked { .. } if !splitpoint::is_url(path) && !interrupt::has_come() => {
+            failure.hint(failure::HINT_TO_WAIT)
+        }
         _ => failure,
     }
 }

@@ -299,6 +299,34 @@ fn a_signal_ends_the_wait() {
     sandbox.run(&["count", "a.spt"]).check(0, "10\n", "");
 }
 
+/// These would remove a file of theirs, and say what is left.
+#[test]
+fn a_signal_ends_the_wait_of_a_command_that_makes_a_file() {
+    let sandbox = Sandbox::new();
+    let loading = Loading::start(&sandbox, 10);
+    for (args, said) in [
+        (
+            &["repair", "a.spt", "-o", "saved"][..],
+            "no store was created\nhint: the damaged file is unchanged; run the repair again\n",
+        ),
+        (&["rehash", "a.spt"], "`a.spt` is unchanged\nhint: run the rehash again\n"),
+    ] {
+        let mut command = sandbox.program(&[args, &["--lock-timeout", "900"]].concat());
+        let mut command = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = BufReader::new(command.stderr.take().unwrap());
+        messages.read_line(&mut String::new()).unwrap();
+        let id = command.id().to_string();
+        assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+        assert_eq!(end_of(command, "a command that waits, after a signal").exit, 143, "{args:?}");
+        let mut rest = String::new();
+        messages.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, format!("splitpoint: error: interrupted: {said}"), "{args:?}");
+    }
+    assert!(!sandbox.path("saved").exists());
+    loading.finish();
+    sandbox.run(&["count", "a.spt"]).check(0, "10\n", "");
+}
+
 /// Keeps a reader waiting on a pipe that nobody empties, beside a load.
 #[test]
 fn stat_lists_the_readers_beside_a_writer() {
