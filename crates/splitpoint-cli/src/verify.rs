@@ -10,23 +10,18 @@ use crate::failure::Result;
 use crate::progress::{Phases, ProgressMode, Total};
 use crate::store::Opened;
 
-/// Verifies a table of any access method, and returns the number of damaged places.
-pub(crate) fn damage_count(opened: &Opened, mode: ProgressMode, console: Console) -> Result<u64> {
-    let count = match opened.as_store() {
-        Some(db) => verify(db, mode, console).map(|report| report.damage_count),
-        None => opened.check().map(|report| report.damage_count),
-    };
-    count.map_err(|error| opened.failed(&error))
-}
-
-/// Does the same where nobody writes to the table; otherwise notes that nothing was verified.
+/// Verifies a table of any access method where nobody writes to it, and returns the number of damaged
+/// places; otherwise notes that nothing was verified.
 pub(crate) fn damage_count_if_still(
     opened: &Opened,
     mode: ProgressMode,
     console: Console,
 ) -> Result<u64> {
     match opened.as_store().map(|db| verify(db, mode, console)) {
-        None => damage_count(opened, mode, console),
+        None => {
+            let checked = opened.check().map_err(|error| opened.failed(&error))?;
+            Ok(checked.damage_count)
+        }
         Some(Ok(report)) => Ok(report.damage_count),
         Some(Err(Error::Locked { path, .. })) => {
             let path = path.display();

@@ -10,7 +10,7 @@ use crate::command::convert::expected::{Expected, Why, survey};
 use crate::command::convert::goal::{Goal, TargetFormat};
 use crate::command::convert::in_place::{Place, check_is_part, parts_of};
 use crate::command::duplicates::{Duplicates, Keep, Records, Several, Taken};
-use crate::command::shared::Showing;
+use crate::command::shared::{Showing, Turn};
 use crate::command::target::Target;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
@@ -40,6 +40,8 @@ mod in_place;
 /// With --in-place the store takes the name of the old file, and the old file is kept with the
 /// suffix `.old`. If something cannot be converted, the old file stays in place unless
 /// --accept-loss is given.
+///
+/// Verifies a store first. Nobody can write to it meanwhile, and convert waits for a process that does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -76,6 +78,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     showing: Showing,
+
+    #[command(flatten)]
+    turn: Turn,
 }
 
 /// What was converted.
@@ -97,7 +102,7 @@ struct Report {
 /// Converts every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut goal = Goal::of(args)?;
-    let opened = store::open(&args.source, store::WAIT_MAX, console)?;
+    let opened = store::open(&args.source, args.turn.wait_max(), console)?;
     let mut expected = survey(&opened, args, console)?;
     let keep = goal.keep(args);
     let several = expected.settle_several(args, keep)?;

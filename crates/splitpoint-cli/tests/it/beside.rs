@@ -215,7 +215,7 @@ fn a_command_that_reads_waits_for_whoever_keeps_it_out() {
     let sandbox = Sandbox::with_words();
     let id = std::process::id();
     // What keeps each of them out, and what it prints then.
-    let commands: [(&[&str], Sharing, &str); 7] = [
+    let commands: [(&[&str], Sharing, &str); 8] = [
         (&["get", "words.spt", "banana"], Sharing::Exclusive, "2"),
         (&["exists", "words.spt", "banana"], Sharing::Exclusive, ""),
         (&["count", "words.spt"], Sharing::Exclusive, "3\n"),
@@ -223,6 +223,7 @@ fn a_command_that_reads_waits_for_whoever_keeps_it_out() {
         (&["stat", "words.spt"], Sharing::Exclusive, ""),
         (&["check", "words.spt"], Sharing::OneWriter, "`words.spt` is sound"),
         (&["repair", "words.spt", "-o", "saved"], Sharing::OneWriter, "saved 3 keys"),
+        (&["convert", "words.spt", "words.cdb", "--format", "cdb"], Sharing::OneWriter, ""),
     ];
     for (args, sharing, printed) in commands {
         let db = Options::new().sharing(sharing).open(sandbox.path("words.spt")).unwrap();

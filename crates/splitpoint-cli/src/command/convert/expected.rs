@@ -1,5 +1,6 @@
 //! What a source should hold, and what of it the new file lacks.
 
+use splitpoint::Error;
 use splitpoint_legacy::{Discrepancy, Doubt};
 
 use crate::command::convert::Args;
@@ -10,8 +11,8 @@ use crate::failure::{Exit, Failure, Result};
 use crate::loss::{self, Extent};
 use crate::number::{count, counted};
 use crate::shell::shell_word;
-use crate::store::Opened;
-use crate::verify::damage_count;
+use crate::store::{self, Opened};
+use crate::verify::verify;
 
 /// What the source should hold, before reading its records.
 pub(super) struct Expected {
@@ -132,7 +133,7 @@ pub(super) fn survey(opened: &Opened, args: &Args, console: Console) -> Result<E
             expected.format = "table of another access method".to_string();
         }
         // A scan does not verify checksums.
-        let damage_count = damage_count(opened, args.showing.progress, console)?;
+        let damage_count = damage_count(opened, args, console)?;
         return if damage_count == 0 { Ok(expected) } else { Err(damaged(args, damage_count)) };
     };
     expected.format = file.identity().to_string();
@@ -156,6 +157,25 @@ pub(super) fn survey(opened: &Opened, args: &Args, console: Console) -> Result<E
     let listed = survey.doubts.iter().filter(|doubt| doubt.is_loss()).count();
     expected.left_out.add_unlisted(survey.loss_count - count(listed));
     Ok(expected)
+}
+
+/// Returns the number of damaged places, of a table that nobody changes meanwhile.
+fn damage_count(opened: &Opened, args: &Args, console: Console) -> Result<u64> {
+    let Some(db) = opened.as_store() else {
+        return Ok(opened.check().map_err(|error| opened.failed(&error))?.damage_count);
+    };
+    let check = || verify(db, args.showing.progress, console);
+    let checked = store::wait_for_rest(&args.source, args.turn.wait_max(), console, check);
+    let report = checked.map_err(|error| match error {
+        Error::Locked { .. } => {
+            let file = shell_word(&args.source.to_string_lossy());
+            opened.failed(&error).hint(format!(
+                "--lock-timeout waits longer; or convert a copy: splitpoint backup {file} COPY"
+            ))
+        }
+        error => opened.failed(&error),
+    })?;
+    Ok(report.damage_count)
 }
 
 /// Returns the failure to convert a damaged store.
