@@ -1,7 +1,9 @@
 //! The streams: results go to standard output, messages to standard error.
 
+use std::error::Error;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 use anstyle::{AnsiColor, Style};
 
@@ -71,12 +73,45 @@ pub(crate) fn data() -> BufWriter<StdoutLock<'static>> {
 /// Prints what the parser of arguments answers: help to standard output, a mistake to standard
 /// error.
 pub(crate) fn print_usage(usage: &clap::Error) -> Result<(), Failure> {
-    let printed = usage.print().and_then(|()| io::stdout().flush());
     if usage.use_stderr() {
         // A closed standard error must not hide the exit code.
+        let _ = anstream::stderr().write_all(mistake_in_words(usage).as_bytes());
         return Ok(());
     }
+    let printed = usage.print().and_then(|()| io::stdout().flush());
     printed.map_err(|error| Failure::output(&error))
+}
+
+/// Returns what the parser says of a mistake, with what a number should be in place of what a function of
+/// Rust found wrong with it.
+fn mistake_in_words(usage: &clap::Error) -> String {
+    let text = usage.render().ansi().to_string();
+    let Some(source) = usage.source() else { return text };
+    let Some(words) = number_in_words(source) else { return text };
+    text.replacen(&source.to_string(), &words, 1)
+}
+
+/// Returns what was expected where an argument is not the number that it should be.
+fn number_in_words(source: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(error) = source.downcast_ref::<ParseIntError>() {
+        let words = match error.kind() {
+            IntErrorKind::PosOverflow => "the number is too large",
+            IntErrorKind::Zero => "expected at least 1",
+            _ => "expected a whole number, not negative",
+        };
+        return Some(words.to_string());
+    }
+    if source.is::<ParseFloatError>() {
+        return Some("expected a number".to_string());
+    }
+    // Of `RangedU64ValueParser`: `0 is not in 1..18446744073709551615`.
+    let text = source.to_string();
+    let (_, range) = text.split_once(" is not in ")?;
+    let (first, last) = range.split_once("..")?;
+    if last == u64::MAX.to_string() {
+        return Some(format!("expected at least {first}"));
+    }
+    Some(format!("expected {first} to {}", last.strip_prefix('=')?))
 }
 
 /// Returns whether standard output is a terminal.

@@ -30,7 +30,7 @@ pub(super) struct Showing {
 #[derive(Debug, clap::Args)]
 pub(super) struct Turn {
     /// Wait at most this long for a process that keeps this command out; 0 fails at once
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, allow_negative_numbers = true)]
     lock_timeout: u64,
 }
 

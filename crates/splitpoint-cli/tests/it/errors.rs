@@ -343,3 +343,40 @@ fn a_flipped_byte_never_ends_in_a_panic_or_a_signal() {
         }
     }
 }
+
+#[test]
+fn an_argument_that_is_no_number_is_told_what_it_should_be() {
+    let sandbox = Sandbox::with_words();
+    for (args, said) in [
+        (
+            &["get", "words.spt", "apple", "--lock-timeout", "0.5"][..],
+            "invalid value '0.5' for '--lock-timeout <SECONDS>': expected a whole number, not negative",
+        ),
+        (
+            &["get", "words.spt", "apple", "--lock-timeout", "-1"],
+            "invalid value '-1' for '--lock-timeout <SECONDS>': expected a whole number, not negative",
+        ),
+        (
+            &["create", "a.spt", "--expected-records", "99999999999999999999"],
+            "invalid value '99999999999999999999' for '--expected-records <RECORDS>': the number is \
+             too large",
+        ),
+        (
+            &["create", "a.spt", "--fill-factor", "much"],
+            "invalid value 'much' for '--fill-factor <KEYS>': expected a number",
+        ),
+        (&["bench", "--runs", "0"], "invalid value '0' for '--runs <RUNS>': expected at least 1"),
+        (
+            &["stat", "words.spt", "--watch", "0"],
+            "invalid value '0' for '--watch <SECONDS>': expected at least 1",
+        ),
+        (
+            &["lab", "avalanche", "words", "--sample", "0"],
+            "invalid value '0' for '--sample <N>': expected 1 to 1048576",
+        ),
+    ] {
+        let outcome = sandbox.run(args);
+        let first = outcome.stderr.lines().next().unwrap_or_default();
+        assert_eq!((outcome.exit, first), (2, &*format!("error: {said}")), "{args:?}");
+    }
+}
