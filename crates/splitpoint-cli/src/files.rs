@@ -49,6 +49,12 @@ pub(crate) fn refuse_no_stream(path: &Path) -> Result<()> {
     refuse(path, |kind| kind.is_socket())
 }
 
+/// Returns whether two names lead to one file.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let number = |path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((number(one), number(other)), (Ok(one), Ok(other)) if one == other)
+}
+
 fn refuse(path: &Path, is_refused: impl Fn(FileType) -> bool) -> Result<()> {
     // If the metadata cannot be read, opening the file reports why.
     let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };

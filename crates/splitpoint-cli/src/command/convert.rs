@@ -118,12 +118,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     expected.check_replaceable(args)?;
     let taken = taken_keys(&opened, keep, expected.several)?;
     let interrupt = Interrupt::watch();
-    let mut target = Target::create(
-        &goal.path,
-        "convert",
-        &goal.format,
-        splitpoint::mode_like(parts.iter().map(PathBuf::as_path)),
-    )?;
+    let mut target =
+        Target::create(&goal.path, "convert", &goal.format, parts.iter().map(PathBuf::as_path))?;
     let total = Total::Records(expected.records);
     let mut progress = Progress::start(args.showing.progress, console, "convert", total);
     let failed = |error: Error| opened.failed(&error);

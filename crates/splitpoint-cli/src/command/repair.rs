@@ -9,6 +9,7 @@ use splitpoint::{Error, ErrorKind, Options};
 use crate::command::shared::{Saving, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
+use crate::files::is_same;
 use crate::interrupt::Watch;
 use crate::new_file::partial_of;
 use crate::number::{bytes, counted, grouped};
@@ -121,6 +122,11 @@ pub(super) fn run(Args { saving: args, turn }: &Args, console: Console) -> Resul
 fn failed(args: &Saving, error: &Error) -> Failure {
     let target = shell_word(&args.output.to_string_lossy());
     match error.kind() {
+        // To remove it would be the end of what the user wants to save.
+        ErrorKind::Exists if is_same(&args.output, &args.file) => {
+            let message = format!("`{}` is the damaged store itself", args.output.display());
+            Failure::new(Exit::CannotOpen, message).hint("give the name of a new file")
+        }
         ErrorKind::Exists => Failure::opening(&args.output, error)
             .hint(format!("give the name of a new file, or remove it first: rm {target}")),
         ErrorKind::Full => Failure::using(&args.output, error)

@@ -60,12 +60,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         });
         noted?;
     }
-    let mut target = Target::create(
-        &saving.output,
-        "salvage",
-        &Format::Store,
-        splitpoint::mode_like(file.identity().files()),
-    )?;
+    let mut target =
+        Target::create(&saving.output, "salvage", &Format::Store, file.identity().files())?;
     let mode = saving.showing.progress;
     let mut progress = Progress::start(mode, console, "salvage", Total::Unknown);
     let mut saved = Saved::default();

@@ -10,6 +10,7 @@ use splitpoint_legacy::{CdbWriter, db185};
 
 use crate::bytes::shown;
 use crate::failure::{Exit, Failure, Result};
+use crate::files::is_same;
 use crate::new_file::NewFile;
 use crate::number::{count, counted};
 use crate::shell::shell_word;
@@ -130,8 +131,21 @@ impl LeftOut {
 }
 
 impl Target {
-    /// Creates an empty file beside its final place, with the permissions of `mode`.
-    pub(super) fn create(path: &Path, work: &str, format: &Format, mode: u32) -> Result<Self> {
+    /// Creates an empty file beside its final place, with the permissions of `sources`, whose records it
+    /// will hold.
+    pub(super) fn create<'a>(
+        path: &Path,
+        work: &str,
+        format: &Format,
+        sources: impl Iterator<Item = &'a Path>,
+    ) -> Result<Self> {
+        let sources: Vec<_> = sources.collect();
+        // Elsewhere the advice is to remove a file that exists.
+        if sources.iter().any(|source| is_same(path, source)) {
+            let message = format!("`{}` is the file to {work} itself", path.display());
+            return Err(Failure::new(Exit::CannotOpen, message).hint("give the name of a new file"));
+        }
+        let mode = splitpoint::mode_like(sources);
         if path.symlink_metadata().is_ok() {
             let error = match splitpoint::open_regular(path, fs::OpenOptions::new().read(true)) {
                 // The error says what it is, such as a directory or a dangling link.
@@ -143,14 +157,19 @@ impl Target {
         }
         let open = |partial: &Path| Sink::create(partial, format, mode);
         let created = NewFile::create(path, work, open);
-        let (sink, file) = created.map_err(|error: Error| match (&error, error.path()) {
-            (Error::Exists { .. }, Some(partial)) => {
+        let (sink, file) = created.map_err(|error: Error| match error {
+            Error::Exists { path: ref partial } => {
                 let file = shell_word(&partial.to_string_lossy());
                 Failure::opening(partial, &error).hint(format!(
                     "another process is creating it, or one was killed; in that case: rm {file}"
                 ))
             }
-            _ => Failure::creating(path, &error),
+            // It has another name until it is complete, which the user has not given.
+            Error::Io { action: "open" | "create", source, .. } => {
+                let error = Error::Io { action: "create", path: path.to_path_buf(), source };
+                Failure::creating(path, &error)
+            }
+            error => Failure::creating(path, &error),
         })?;
         Ok(Self {
             sink,

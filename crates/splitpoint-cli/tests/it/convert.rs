@@ -99,7 +99,8 @@ fn what_exists_is_not_replaced_and_the_source_least_of_all() {
             let outcome = sandbox.run(&["convert", "gdbm-std-bin.gdbm", dest, "--format", format]);
             let what = match dest {
                 "dangling" => "is a symbolic link to `nowhere`, which does not exist",
-                _ => "already exists",
+                "other" => "already exists",
+                _ => "is the file to convert itself",
             };
             outcome.check_error(3, &format!("`{dest}` {what}"));
         }
@@ -310,4 +311,17 @@ fn a_new_file_gets_the_permissions_of_its_source() {
     set("old.db", 0o600);
     sandbox.run(&["convert", "-q", "--in-place", "old.db"]).check(0, "", "");
     assert_eq!((mode("old.db"), mode("old.db.old")), (0o600, 0o600));
+}
+
+#[test]
+fn a_file_that_cannot_be_created_is_told_by_the_name_that_the_user_gave() {
+    let sandbox = Sandbox::with_words();
+    for format in ["splitpoint", "db185", "cdb"] {
+        sandbox.run(&["convert", "words.spt", "no/dir/new", "--format", format]).check(
+            3,
+            "",
+            "splitpoint: error: cannot create `no/dir/new`: No such file or directory (os error 2)\n\
+             hint: the directory does not exist; create it first, or correct the path\n",
+        );
+    }
 }

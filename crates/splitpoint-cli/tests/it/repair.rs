@@ -101,18 +101,37 @@ fn a_corrupt_store_that_does_not_open_points_to_repair() {
 fn repair_replaces_no_file() {
     let sandbox = Sandbox::with_words();
     sandbox.write("other.spt", b"precious");
-    for output in ["other.spt", "words.spt"] {
-        sandbox.run(&["repair", "words.spt", "-o", output]).check(
-            3,
-            "",
-            &format!(
-                "splitpoint: error: `{output}` already exists\n\
-                 hint: give the name of a new file, or remove it first: rm {output}\n"
-            ),
-        );
-    }
+    sandbox.run(&["repair", "words.spt", "-o", "other.spt"]).check(
+        3,
+        "",
+        "splitpoint: error: `other.spt` already exists\n\
+         hint: give the name of a new file, or remove it first: rm other.spt\n",
+    );
     assert_eq!(sandbox.read("other.spt"), b"precious");
     assert_eq!(sandbox.run(&["repair", "words.spt"]).exit, 2);
+}
+
+/// Whoever follows the hint must not lose the file that he wants to save.
+#[test]
+fn nobody_is_advised_to_remove_the_file_that_is_read() {
+    let sandbox = Sandbox::with_words();
+    let made = sandbox.run(&["convert", "-q", "words.spt", "old.db", "--format", "db185"]);
+    assert_eq!(made.exit, 0, "{}", made.stderr);
+    std::os::unix::fs::symlink("words.spt", sandbox.path("link")).expect("a link can be made");
+    for (args, what) in [
+        (
+            &["repair", "words.spt", "-o", "words.spt"][..],
+            "`words.spt` is the damaged store itself",
+        ),
+        (&["repair", "words.spt", "-o", "link"], "`link` is the damaged store itself"),
+        (&["convert", "words.spt", "./words.spt"], "`./words.spt` is the file to convert itself"),
+        (&["convert", "link", "words.spt"], "`words.spt` is the file to convert itself"),
+        (&["salvage", "old.db", "-o", "old.db"], "`old.db` is the file to salvage itself"),
+    ] {
+        let expected = format!("splitpoint: error: {what}\nhint: give the name of a new file\n");
+        sandbox.run(args).check(3, "", &expected);
+    }
+    sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
 }
 
 #[test]
