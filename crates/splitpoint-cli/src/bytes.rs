@@ -42,6 +42,7 @@ impl std::fmt::Display for NotHex {
             Self::Digit { column, found } => {
                 write!(f, "`{}` at column {column} is not a hex digit", found.escape_ascii())
             }
+            Self::OddLength { digits: 1 } => f.write_str("1 hex digit does not make a whole byte"),
             Self::OddLength { digits } => {
                 write!(f, "{digits} hex digits do not make whole bytes")
             }

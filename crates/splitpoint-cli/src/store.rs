@@ -336,8 +336,7 @@ pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result
     match open_with(path, &options.clone().create(Create::New), console) {
         Ok(opened) => opened.expect_writable(),
         Err(error) => {
-            let is_missing = !splitpoint::is_url(path) && path.symlink_metadata().is_err();
-            if is_missing && matches!(error, Error::Exists { .. }) {
+            if is_missing(path) && matches!(error, Error::Exists { .. }) {
                 // The path is the common stem of a table in two files; its own error says more.
                 open(path, WAIT_MAX, console)?.expect_writable()?;
             }
@@ -346,12 +345,20 @@ pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result
     }
 }
 
+/// Returns whether `path` leads to nothing at all.
+pub(crate) fn is_missing(path: &Path) -> bool {
+    !splitpoint::is_url(path) && path.symlink_metadata().is_err()
+}
+
 /// Refuses a table of another access method, for what only a store can do.
 pub(crate) fn refuse_url(path: &Path) -> Result<()> {
     if !splitpoint::is_url(path) {
         return Ok(());
     }
     let message = format!("`{}` is not the path of a store", path.display());
+    if path == Path::new("mem:") {
+        return Err(Failure::new(Exit::CannotOpen, message).hint("give the name of a file"));
+    }
     let file = shell_word(&path.to_string_lossy());
     Err(Failure::new(Exit::CannotOpen, message)
         .hint(format!("convert it to a store: splitpoint convert {file} NEW.spt")))

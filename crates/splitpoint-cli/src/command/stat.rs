@@ -1,6 +1,5 @@
 //! `splitpoint stat`: counts, sizes and the chain histogram of a store.
 
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use crate::command::shared::{Turn, try_for_each_key};
 use crate::command::watch;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
+use crate::files::open_stream;
 use crate::loss;
 use crate::number::{grouped, percent};
 use crate::old_report::OldReport;
@@ -152,9 +152,8 @@ fn look_up(db: &Db, args: &Args, keys: &Path) -> Result<()> {
     if keys == Path::new("-") {
         return try_for_each_key(io::stdin(), format, "standard input", work);
     }
-    let name = format!("`{}`", keys.display());
-    let file = File::open(keys).map_err(|error| Failure::io(&format!("open {name}"), &error))?;
-    try_for_each_key(file, format, &name, work)
+    let file = open_stream(keys)?;
+    try_for_each_key(file, format, &format!("`{}`", keys.display()), work)
 }
 
 /// What is printed while keys are looked up: a line for each interval.

@@ -10,6 +10,7 @@ use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::Input;
 use crate::number::{count, counted};
+use crate::shell::shell_word;
 use crate::store;
 
 /// Make several changes together, or none
@@ -25,6 +26,8 @@ use crate::store;
 /// it was before the changes. If one is not met, or a line is malformed, nothing
 /// is changed, and the exit code is 1. Whatever happens, even a crash, the store
 /// has all of the changes or none.
+///
+/// The store must be there: `splitpoint create` makes one.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -66,7 +69,15 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let lines = read(args)?;
     // The input is in memory in any case.
     let options = Options::new().transaction_bytes(u64::MAX);
-    let opened = store::open_to_write(&args.file, &args.turn.options_by_turns(options), console)?;
+    let options = args.turn.options_by_turns(options);
+    let opened = store::open_to_write(&args.file, &options, console).map_err(|failure| {
+        if store::is_missing(&args.file) {
+            let file = shell_word(&args.file.to_string_lossy());
+            return failure
+                .hint(format!("check the path, or make a store: splitpoint create {file}"));
+        }
+        failure
+    })?;
     let Some(db) = opened.as_store() else {
         let message = format!("`{}` has no transactions", args.file.display());
         return Err(Failure::new(Exit::Usage, message)

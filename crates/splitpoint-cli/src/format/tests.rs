@@ -232,7 +232,7 @@ fn malformed_data_of_db_dump_is_reported_by_line() {
         check_malformed(LoadFormat::Print, &input, record_count, error);
     }
     let input = "VERSION=3\nformat=bytevalue\nHEADER=END\n 61\n 6\nDATA=END\n";
-    let error = "line 5: 1 hex digits do not make whole bytes";
+    let error = "line 5: 1 hex digit does not make a whole byte";
     check_malformed(LoadFormat::Bytevalue, input, 0, error);
 }
 

@@ -109,6 +109,11 @@ fn what_cannot_be_compacted_is_refused_with_what_to_do() {
          hint: convert it to a store: splitpoint convert db185:words.db NEW.spt\n",
     );
     assert!(!sandbox.path("words.db").exists(), "nothing was created");
+    sandbox.run(&["compact", "mem:"]).check(
+        3,
+        "",
+        "splitpoint: error: `mem:` is not the path of a store\nhint: give the name of a file\n",
+    );
 }
 
 #[test]

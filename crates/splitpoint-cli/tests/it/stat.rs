@@ -152,7 +152,7 @@ fn stat_shows_what_lookups_cost() {
 fn stat_refuses_lookups_it_cannot_make() {
     let sandbox = Sandbox::with_words();
     let outcome = sandbox.run(&["stat", "words.spt", "--lookups", "none"]);
-    assert!(outcome.exit != 0 && outcome.stderr.contains("open `none`"), "{}", outcome.stderr);
+    outcome.check_error(3, "cannot read `none`: No such file or directory (os error 2)");
     let args = ["stat", "words.spt", "--lookups", "words", "--watch", "1", "--json"];
     let outcome = sandbox.run(&args);
     assert!(outcome.exit == 2 && outcome.stderr.contains("--json"), "{}", outcome.stderr);

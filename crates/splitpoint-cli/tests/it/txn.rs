@@ -55,4 +55,7 @@ fn txn_needs_an_existing_store() {
     let sandbox = Sandbox::with_words();
     let outcome = sandbox.run_with(&["txn", "missing.spt"], b"put\ta\tb\n");
     outcome.check_error(3, "cannot open `missing.spt`: No such file or directory (os error 2)");
+    let hint = "hint: check the path, or make a store: splitpoint create missing.spt\n";
+    assert!(outcome.stderr.ends_with(hint), "{}", outcome.stderr);
+    assert!(!sandbox.path("missing.spt").exists());
 }
