@@ -115,6 +115,25 @@ fn columns_are_sorted_by_mouse_and_by_keyboard() {
     assert!(costs.len() > 2 && costs.is_sorted(), "{costs:?}");
 }
 
+/// Also where the name of a column just fits: the mark of the order needs no line of its own.
+#[test]
+fn the_names_of_the_columns_end_on_one_line() {
+    let Some(mut browser) = Browser::start() else { return };
+    for width in [700, 900, 1280] {
+        let page = browser.open(&golden_page(), View::of_width(width));
+        browser.value(&page, OPEN_ALL);
+        let uneven = "[...document.querySelectorAll('table[data-sort] thead tr')].filter(row => { \
+            const ends = [...row.querySelectorAll('button')].map(button => { \
+                const range = document.createRange(); \
+                range.selectNodeContents(button); \
+                return range.getBoundingClientRect().bottom; \
+            }).filter(end => end > 0); \
+            return Math.max(...ends) - Math.min(...ends) > 2; \
+        }).map(row => row.textContent)";
+        assert_eq!(texts(&browser.value(&page, uneven)), [""; 0], "{width}");
+    }
+}
+
 #[test]
 fn a_screen_reader_finds_headings_names_and_captions() {
     let Some(mut browser) = Browser::start() else { return };

@@ -37,8 +37,8 @@ pub(super) fn terms() -> Vec<(&'static str, Line)> {
          come up by chance; chance is ruled out below 2^-{FAILURE_BITS}, about one in a million."
     );
     let by_size = format!(
-        "The verdict at each size, the smallest first: . fits, ~ structured, + worse, x by a cost \
-         of {COST_HIGH}, X by {COST_VERY_HIGH}."
+        "The verdict at each size, the smallest first: . fits, ~ structured, + worse; x and X \
+         where a hit costs {COST_HIGH} and {COST_VERY_HIGH} times the ideal, or more."
     );
     let terms = [
         (
