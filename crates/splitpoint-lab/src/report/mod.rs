@@ -76,7 +76,7 @@ pub fn document(study: &Study) -> Document {
 
 /// Returns the chain histogram of a store, without titles.
 pub fn chains(chains: &ChainHistogram) -> Document {
-    let section = Section { blocks: chains::histogram(chains).to_vec(), ..Section::default() };
+    let section = Section { blocks: chains::histogram(chains), ..Section::default() };
     Document { sections: vec![section], ..Document::default() }
 }
 
