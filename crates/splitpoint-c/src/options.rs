@@ -67,7 +67,9 @@ pub unsafe extern "C" fn sp_options_create(options: *mut sp_options, create: c_i
         SP_CREATE_IF_MISSING => Ok(Create::IfMissing),
         SP_CREATE_NEW => Ok(Create::New),
         SP_CREATE_NEVER => Ok(Create::Never),
-        other => Err(Failure::argument(format!("create is {other}; expected SP_CREATE_..."))),
+        other => Err(Failure::argument(format!(
+            "create is {other}; expected SP_CREATE_IF_MISSING, SP_CREATE_NEW or SP_CREATE_NEVER"
+        ))),
     };
     // SAFETY: the pointer is null or as the rules of the header say.
     unsafe { set(options, |options| Ok(options.create(create?))) }
@@ -205,7 +207,12 @@ pub unsafe extern "C" fn sp_options_hash(options: *mut sp_options, name: *const 
         // SAFETY: a string, by the rules of the header.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let function = HashFunction::by_name(&name);
-        let unknown = || Failure::argument(format!("there is no hash function `{name}`"));
+        let unknown = || {
+            let all = HashFunction::all();
+            let known: Vec<_> = all.iter().map(HashFunction::name).collect();
+            let known = known.join(", ");
+            Failure::argument(format!("there is no hash function `{name}`; there are {known}"))
+        };
         Ok(options.hash(function.ok_or_else(unknown)?))
     };
     // SAFETY: the pointer is null or as the rules of the header say.

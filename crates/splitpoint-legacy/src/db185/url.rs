@@ -63,10 +63,15 @@ impl Options {
             return Err(invalid(format!("`{parameter}` is not a name, `=` and a value")));
         };
         if name == "hash" {
-            return match HashFunction::by_name(value) {
-                Some(function) => Ok(self.hash(function)),
-                None => Err(invalid(format!("there is no hash function `{value}`"))),
+            let unknown = || {
+                let all = HashFunction::all();
+                let known: Vec<_> = all.iter().map(HashFunction::name).collect();
+                let known = known.join(", ");
+                invalid(format!("there is no hash function `{value}`; there are {known}"))
             };
+            return HashFunction::by_name(value)
+                .map(|function| self.hash(function))
+                .ok_or_else(unknown);
         }
         let number: u32 = value
             .parse()
@@ -183,7 +188,7 @@ mod tests {
             ("a?bsize", "`bsize`"),
             ("a?bsize=big", "`big`"),
             ("a?lorder=12", "4321"),
-            ("a?hash=md5", "`md5`"),
+            ("a?hash=md5", "`md5`; there are rapidhash-v3, xxh3-64, siphash-1-3, x33, fnv1a-64"),
             ("a?nelem=4294967296", "32 bits"),
         ] {
             let error = Options::of_url(url).unwrap_err().to_string();
