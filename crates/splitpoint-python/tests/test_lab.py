@@ -53,7 +53,9 @@ class Measuring(Scratch):
         shown = self.python("-m", "splitpoint", "lab", "--help").stdout
         self.assertRegex(shown, r"\n  table ")
         self.assertIn("cargo install --locked --path crates/splitpoint-cli", shown)
+        readme = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
         for name in "replay golden tables layout nfs trace paper classics partial merge".split():
+            self.assertIn(f"`{name}`", readme)
             self.assertNotRegex(shown, rf"\n  {name} ")
             for argument in ("keys", "--help", "--cache=7"):
                 self.assert_elsewhere(f"`splitpoint lab {name}`", name, argument)
