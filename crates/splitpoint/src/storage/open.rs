@@ -25,7 +25,7 @@ use crate::options::{Access, Create, Options, Sharing};
 
 /// Number of times that a file which other processes keep replacing is opened before it counts as
 /// locked.
-const OPENINGS_MAX: u32 = 100;
+pub(super) const OPENINGS_MAX: u32 = 100;
 /// How long a reader waits at least for a writer that is opening the file.
 pub(crate) const OPENING_WAIT: Duration = Duration::from_secs(30);
 /// How long a writer waits at least where none is.

@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use super::failure::io_error;
 use super::fork::Origin;
 use super::holders::locked;
 use super::neighbours::{keep_writers_out, let_writers_in};
-use super::open::TURN_WAIT;
+use super::open::{OPENINGS_MAX, TURN_WAIT, leads_to};
 use super::regular::open_and_look;
 use super::shared_file::OtherFile;
-use crate::error::Result;
+use super::status::Status;
+use crate::error::{Error, Result};
 
 /// Bytes that can only be read.
 pub(crate) trait ReadAt: fmt::Debug {
@@ -46,13 +48,31 @@ impl RawFile {
     /// It takes a reader's lock, so it fails while a process has the file open for writing; it waits for
     /// the end of a turn. On a file system without locks it reads without one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let (file, status) = open_and_look(path, OpenOptions::new().read(true), OFlags::empty())?;
-        let file = OtherFile::new(file, &status);
-        if let Ok(false) = keep_writers_out(&file, TURN_WAIT) {
-            return Err(locked(path, &file));
+        Self::open_with(path, || ())
+    }
+
+    /// Does the same as [`open`](Self::open), and calls `before_lock` between each opening and the lock.
+    ///
+    /// Until the lock a writer may make the file longer, or a rehash give its name to another one. So only what
+    /// is found under the lock counts.
+    fn open_with(path: &Path, mut before_lock: impl FnMut()) -> Result<Self> {
+        for _ in 0..OPENINGS_MAX {
+            let (file, opened) =
+                open_and_look(path, OpenOptions::new().read(true), OFlags::empty())?;
+            let file = OtherFile::new(file, &opened);
+            before_lock();
+            if let Ok(false) = keep_writers_out(&file, TURN_WAIT) {
+                return Err(locked(path, &file));
+            }
+            let status =
+                Status::of(&file).map_err(|source| io_error("read the size of", path, source))?;
+            let (path, origin) = (path.to_path_buf(), Origin::here());
+            let raw = Self { file, path, origin, file_bytes: status.bytes };
+            if leads_to(&raw.path, &status) {
+                return Ok(raw);
+            }
         }
-        let origin = Origin::here();
-        Ok(Self { file, path: path.to_path_buf(), origin, file_bytes: status.bytes })
+        Err(Error::Locked { path: path.to_path_buf(), holders: Vec::new() })
     }
 }
 
@@ -93,5 +113,45 @@ impl ReadAt for Vec<u8> {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         buf.copy_from_slice(&self[offset as usize..][..buf.len()]);
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Opens a file, which `between` changes between the opening and the lock, and returns what is read of it.
+    fn read_after(between: impl Fn(&Path)) -> Vec<u8> {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a");
+        fs::write(&path, b"old").expect("nothing fails");
+        let mut is_first = true;
+        let raw = RawFile::open_with(&path, || {
+            if std::mem::take(&mut is_first) {
+                between(&path);
+            }
+        });
+        let raw = raw.expect("nothing fails");
+        let mut bytes = vec![0; raw.file_bytes() as usize];
+        raw.read_exact_at(0, &mut bytes).expect("nothing fails");
+        bytes
+    }
+
+    #[test]
+    fn what_a_writer_appends_before_the_lock_is_read() {
+        let append = |path: &Path| fs::write(path, b"old and new").expect("nothing fails");
+        assert_eq!(read_after(append), b"old and new");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_before_the_lock_is_not_read() {
+        let replace = |path: &Path| {
+            let new = path.with_extension("new");
+            fs::write(&new, b"replaced").expect("nothing fails");
+            fs::rename(&new, path).expect("nothing fails");
+        };
+        assert_eq!(read_after(replace), b"replaced");
     }
 }
