@@ -240,17 +240,18 @@ pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Opened, Er
     open_with(path, &Options::new().read_only(), console)
 }
 
-/// Calls `work`, which needs a table that nobody changes meanwhile, until it finds one.
+/// Calls `work`, which needs a table that nobody changes meanwhile, until it finds one; it may wait itself for the
+/// time that it is given.
 pub(crate) fn wait_for_rest<T>(
     path: &Path,
     wait_max: Duration,
     console: Console,
-    mut work: impl FnMut() -> Result<T, Error>,
+    mut work: impl FnMut(Duration) -> Result<T, Error>,
 ) -> Result<T, Error> {
     wait(path, wait_max, console, |time| {
         let begun = Instant::now();
         loop {
-            let done = work();
+            let done = work(time.saturating_sub(begun.elapsed()));
             let is_over = begun.elapsed() >= time || interrupt::has_come();
             if is_over || !matches!(done, Err(Error::Locked { .. })) {
                 return done;

@@ -51,6 +51,7 @@ use crate::recovery::{open_storage, resolve_hash};
 use crate::region::refuse_newer;
 use crate::storage::Storage;
 use crate::storage::new_file::NewFile;
+use crate::storage::open::TURN_WAIT;
 use crate::storage::raw::RawFile;
 #[cfg(any(test, feature = "sim"))]
 use crate::storage::raw::ReadAt;
@@ -102,7 +103,8 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 ///
 /// The damaged file is opened for reading only. The new store keeps the hash function, the seed
 /// and the fill factor of the old one if a superblock still has them; otherwise it takes those
-/// of `options`. It always takes the `cache_bytes` of `options`. `repair_with` calls `watch` now and then with
+/// of `options`. It always takes the `cache_bytes` of `options`. Their `lock_timeout`, 10 seconds by default, is how long
+/// this waits for the end of a turn. `repair_with` calls `watch` now and then with
 /// its progress, and stops if `watch` says so. Until the new store is complete, its name is
 /// `TARGET.repair-in-progress`; that file exists before the first call of `watch`. A killed process
 /// leaves it, and the next repair to `target` writes it anew.
@@ -112,7 +114,8 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if nothing in the file belongs to a store.
 /// - [`ErrorKind::Version`](crate::ErrorKind::Version) or
 ///   [`Unsupported`](crate::ErrorKind::Unsupported) if a newer version wrote it.
-/// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a process has it open for writing.
+/// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a process has it open for writing, or its turn for
+///   as long as this waits.
 /// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if there is a file at `target`.
 /// - [`ErrorKind::Io`](crate::ErrorKind::Io) or [`Full`](crate::ErrorKind::Full) if the new store
 ///   cannot be written, and `Io` with [`Interrupted`](std::io::ErrorKind::Interrupted) if `watch`
@@ -138,7 +141,7 @@ pub fn repair_with(
     mut watch: impl FnMut(RepairProgress) -> ControlFlow<()>,
 ) -> Result<RepairReport> {
     let new = NewFile::begin_first(target.as_ref(), "repair", source.as_ref())?;
-    let source = RawFile::open(source.as_ref())?;
+    let source = RawFile::open(source.as_ref(), options.lock_timeout.unwrap_or(TURN_WAIT))?;
     let mut reader = Reader::new(&source, &mut watch);
     reader.ask()?;
     let report = if let Some(compacted) = Compacted::find(&mut reader, options)? {

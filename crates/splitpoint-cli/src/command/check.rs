@@ -182,7 +182,7 @@ fn check(args: &Args, console: Console) -> Result<Report> {
     };
     let report = match (opened.as_store(), opened.as_old()) {
         (Some(db), _) => {
-            let check = || verify(db, args.showing.progress, console);
+            let check = |_| verify(db, args.showing.progress, console);
             store::wait_for_rest(path, args.turn.wait_max(), console, check)
                 .map(|report| report_of(store, &report))
         }

@@ -99,8 +99,8 @@ pub(super) fn run(Args { saving: args, turn }: &Args, console: Console) -> Resul
         }
         watch.look(false)
     };
-    let repaired = store::wait_for_rest(&args.file, turn.wait_max(), console, || {
-        repair_with(&args.file, &args.output, &Options::new(), &mut progress)
+    let repaired = store::wait_for_rest(&args.file, turn.wait_max(), console, |time| {
+        repair_with(&args.file, &args.output, &Options::new().lock_timeout(time), &mut progress)
     });
     if let Some((_, mut bar)) = bar {
         bar.finish(last.0, last.1);

@@ -8,6 +8,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
@@ -15,7 +16,7 @@ use super::failure::io_error;
 use super::fork::Origin;
 use super::holders::locked;
 use super::neighbours::{keep_writers_out, let_writers_in};
-use super::open::{OPENINGS_MAX, TURN_WAIT, leads_to};
+use super::open::{OPENINGS_MAX, leads_to};
 use super::regular::open_and_look;
 use super::shared_file::OtherFile;
 use super::status::Status;
@@ -46,22 +47,22 @@ impl RawFile {
     /// Opens the file at `path` for reading.
     ///
     /// It takes a reader's lock, so it fails while a process has the file open for writing; it waits for
-    /// the end of a turn. On a file system without locks it reads without one.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, || ())
+    /// the end of a turn as long as `wait_max`. On a file system without locks it reads without one.
+    pub(crate) fn open(path: &Path, wait_max: Duration) -> Result<Self> {
+        Self::open_with(path, wait_max, || ())
     }
 
     /// Does the same as [`open`](Self::open), and calls `before_lock` between each opening and the lock.
     ///
     /// Until the lock a writer may make the file longer, or a rehash give its name to another one. So only what
     /// is found under the lock counts.
-    fn open_with(path: &Path, mut before_lock: impl FnMut()) -> Result<Self> {
+    fn open_with(path: &Path, wait_max: Duration, mut before_lock: impl FnMut()) -> Result<Self> {
         for _ in 0..OPENINGS_MAX {
             let (file, opened) =
                 open_and_look(path, OpenOptions::new().read(true), OFlags::empty())?;
             let file = OtherFile::new(file, &opened);
             before_lock();
-            if let Ok(false) = keep_writers_out(&file, TURN_WAIT) {
+            if let Ok(false) = keep_writers_out(&file, wait_max) {
                 return Err(locked(path, &file));
             }
             let status =
@@ -118,9 +119,15 @@ impl ReadAt for Vec<u8> {
 
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
+    use std::ops::ControlFlow;
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::thread;
 
     use super::*;
+    use crate::repair::repair_with;
+    use crate::storage::byte_locks::{LockByte, LockKind, is_locked, try_lock};
+    use crate::{Db, ErrorKind, Options};
 
     /// Opens a file, which `between` changes between the opening and the lock, and returns what is read of it.
     fn read_after(between: impl Fn(&Path)) -> Vec<u8> {
@@ -128,7 +135,7 @@ mod tests {
         let path = dir.path().join("a");
         fs::write(&path, b"old").expect("nothing fails");
         let mut is_first = true;
-        let raw = RawFile::open_with(&path, || {
+        let raw = RawFile::open_with(&path, Duration::ZERO, || {
             if std::mem::take(&mut is_first) {
                 between(&path);
             }
@@ -153,5 +160,34 @@ mod tests {
             fs::rename(&new, path).expect("nothing fails");
         };
         assert_eq!(read_after(replace), b"replaced");
+    }
+
+    /// Whoever has the turn here gives it up if he is asked to.
+    #[test]
+    fn a_repair_waits_for_the_end_of_a_turn_as_long_as_its_options_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        Db::open(&path).unwrap().close().unwrap();
+        let turn = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(try_lock(&turn, LockByte::WRITER, LockKind::Exclusive).unwrap());
+        let repair_within = |time| {
+            let options = Options::new().lock_timeout(time);
+            repair_with(&path, dir.path().join("b"), &options, |_| ControlFlow::Continue(()))
+        };
+        thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                let is_asked = || is_locked(&turn, LockByte::ASKED).unwrap();
+                let pause = Duration::from_millis(1);
+                while is_done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) && !is_asked() {
+                }
+                drop(turn);
+            });
+            let refused = repair_within(Duration::ZERO).map(|report| report.key_count);
+            assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::Locked));
+            let report = repair_within(Duration::from_secs(600));
+            drop(done);
+            assert_eq!(report.unwrap().key_count, 0);
+        });
     }
 }

@@ -164,7 +164,7 @@ fn damage_count(opened: &Opened, args: &Args, console: Console) -> Result<u64> {
     let Some(db) = opened.as_store() else {
         return Ok(opened.check().map_err(|error| opened.failed(&error))?.damage_count);
     };
-    let check = || verify(db, args.showing.progress, console);
+    let check = |_| verify(db, args.showing.progress, console);
     let checked = store::wait_for_rest(&args.source, args.turn.wait_max(), console, check);
     let report = checked.map_err(|error| match error {
         Error::Locked { .. } => {
