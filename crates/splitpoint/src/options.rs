@@ -530,7 +530,9 @@ impl Options {
     }
 
     /// Sets how long an open waits for others to close the file before it fails with
-    /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); not at all by default.
+    /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); not at all by default. All waits of an open have this
+    /// time together. Where others only have the file for a moment, it looks again for up to a second, whatever
+    /// the timeout.
     ///
     /// On a handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) it also bounds how long each
     /// change waits for its turn, and the default is 10 seconds. With `PerCall` it bounds each lookup too,

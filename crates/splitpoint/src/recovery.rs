@@ -66,19 +66,26 @@ use crate::testing::mutant::{self, Mutant};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
-    let Locked { storage, is_new } = open_and_lock(path, options)?;
+    open_file_within(path, options, &mut Waiting::new(options))
+}
+
+/// Does the same in a wait that may have begun.
+fn open_file_within(path: &Path, options: &Options, waiting: &mut Waiting<'_>) -> Result<Opened> {
+    let Locked { storage, is_new } = open_and_lock(path, options, waiting)?;
     if options.reads_beside_writers() {
-        return match beside::open(Box::new(storage), options)? {
+        return match beside::open(Box::new(storage), options, waiting)? {
             Found::Opened(opened) => let_go_between_calls(*opened, options),
             // It keeps writers out.
             Found::NeedsOwnIndex => {
-                open_file(path, &Options { sharing: Sharing::Exclusive, ..options.clone() })
+                let options = Options { sharing: Sharing::Exclusive, ..options.clone() };
+                open_file_within(path, &options, waiting)
             }
-            Found::Replaced => open_file(path, options),
+            Found::Replaced => open_file_within(path, options, waiting),
         };
     }
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
-    let opened = open_storage(Box::new(storage), options, may_create).and_then(|mut opened| {
+    let opened = open_storage_within(Box::new(storage), options, may_create, waiting);
+    let opened = opened.and_then(|mut opened| {
         if opened.recovery == Recovery::Created {
             sync_directory(path)?;
         }
@@ -95,17 +102,29 @@ pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
 
 /// Opens the store in a file that the program has opened, or makes one in it if it is empty.
 pub(crate) fn open_shared(file: &SharedFile, options: &Options) -> Result<Opened> {
-    let storage = share(file, options)?;
+    open_shared_within(file, options, &mut Waiting::new(options))
+}
+
+/// Does the same in a wait that may have begun.
+fn open_shared_within(
+    file: &SharedFile,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<Opened> {
+    let storage = share(file, options, waiting)?;
     if file.takes_turns() && options.access == Access::ReadOnly {
-        return match beside::open(Box::new(storage), options)? {
+        return match beside::open(Box::new(storage), options, waiting)? {
             Found::Opened(opened) => let_go_between_calls(*opened, options),
             // It keeps writers out, as one with a claim does.
-            Found::NeedsOwnIndex => open_shared(&claim_to_read(file, options)?, options),
+            Found::NeedsOwnIndex => {
+                let claimed = claim_to_read(file, options, waiting)?;
+                open_shared_within(&claimed, options, waiting)
+            }
             Found::Replaced => unreachable!("a file of the program needs no name"),
         };
     }
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
-    let mut opened = open_storage(Box::new(storage), options, may_create)?;
+    let mut opened = open_storage_within(Box::new(storage), options, may_create, waiting)?;
     if opened.recovery == Recovery::Created {
         sync_directory(file.path())?;
     }
@@ -139,7 +158,17 @@ pub(crate) fn open_storage(
     options: &Options,
     may_create: bool,
 ) -> Result<Opened> {
-    let mut opened = open_alone(storage, options, may_create)?;
+    open_storage_within(storage, options, may_create, &mut Waiting::new(options))
+}
+
+/// Does the same in a wait that may have begun.
+fn open_storage_within(
+    storage: Box<dyn Storage>,
+    options: &Options,
+    may_create: bool,
+    waiting: &mut Waiting<'_>,
+) -> Result<Opened> {
+    let mut opened = open_alone(storage, options, may_create, waiting)?;
     if options.access == Access::ReadWrite && options.sharing.takes_turns() {
         let hash = opened.hash.clone();
         opened.take_over = Some(Box::new(turns::GoOn { hash }));
@@ -148,9 +177,14 @@ pub(crate) fn open_storage(
 }
 
 /// Does the same for a handle as if it had all turns.
-fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) -> Result<Opened> {
+fn open_alone(
+    storage: Box<dyn Storage>,
+    options: &Options,
+    may_create: bool,
+    waiting: &mut Waiting<'_>,
+) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
-        be_alone(&*storage, options)?;
+        be_alone(&*storage, options, waiting)?;
         return create(storage, options);
     }
     let superblock = read_superblock(&*storage)?;
@@ -195,7 +229,7 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
     }
     if options.access == Access::ReadWrite {
         note_writer(region.storage())?;
-        be_alone(region.storage(), options)?;
+        be_alone(region.storage(), options, waiting)?;
     }
     opening.replay(&region, options.rebuild_index)
 }
@@ -223,18 +257,17 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 ///
 /// Of those that lock nothing between their calls one may have the file for a moment, and so may one that looks
 /// whether it may open it.
-fn be_alone(storage: &dyn Storage, options: &Options) -> Result<()> {
+fn be_alone(storage: &dyn Storage, options: &Options, waiting: &mut Waiting<'_>) -> Result<()> {
     let Some(shared) = storage.neighbours() else { return Ok(()) };
     // That takes long, and so do a wait, and the index of a store that is made for many records.
     storage.end_opening();
-    let mut waiting = Waiting::new(options);
-    let wait_max = options.lock_timeout.unwrap_or_default().max(ALONE_WAIT);
+    waiting.begin_step();
     loop {
         let is_alone = shared.be_alone();
         if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
             return Ok(());
         }
-        if waiting.elapsed() >= wait_max || options.stops_waiting() {
+        if waiting.is_late(ALONE_WAIT) || options.stops_waiting() {
             return Err(locked_storage(storage));
         }
         waiting.tell(|| locked_storage(storage));
@@ -749,9 +782,9 @@ fn count_segments_again(extents: &Extents, state: &mut CommitState) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::SimDisk;
     use crate::format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
     use crate::options::Durability;
+    use crate::{Db, ErrorKind, SimDisk};
 
     /// Returns a closed store whose newest superblock has `word` at `offset`, its checksum mended.
     fn with_newest_word(offset: usize, word: u64) -> SimDisk {
@@ -793,6 +826,48 @@ mod tests {
                 assert!(opened.is_ok(), "{sharing:?}: {opened:?}");
             });
         }
+    }
+
+    /// What stands in the way lasts, so an open that does not know how long it has waited waits for an hour.
+    #[cfg(not(miri))]
+    #[test]
+    fn an_open_whose_first_step_took_all_its_time_waits_no_longer_in_the_next() {
+        use crate::storage::byte_locks::{LockByte, LockKind, try_lock};
+        const HOUR: Duration = Duration::from_secs(3600);
+        const HANG: Duration = Duration::from_secs(60);
+        let begun = std::time::Instant::now();
+        let options = Options::new().lock_timeout(HOUR).stop_waiting(move || {
+            assert!(begun.elapsed() < HANG, "it waits longer than it may");
+            false
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let file = || std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let is_locked = |opened: Result<Opened>| matches!(opened, Err(error) if error.kind() == ErrorKind::Locked);
+        let is_refused = |path: &Path, options: &Options| {
+            is_locked(open_file_within(path, options, &mut Waiting::begun(options, HOUR)))
+        };
+
+        std::fs::write(&path, b"").unwrap();
+        let other = file();
+        assert!(try_lock(&other, LockByte::PRESENCE, LockKind::Shared).unwrap());
+        assert!(is_refused(&path, &options), "others have it for a moment");
+        drop(other);
+
+        let writer = Db::open(&path).unwrap();
+        writer.put(b"key", b"value").unwrap();
+        assert!(is_refused(&path, &options), "it has a writer");
+        let shared = SharedFile::by_turns(file(), &path).unwrap();
+        let waiting = &mut Waiting::begun(&options, HOUR);
+        let by_turns = options.clone().sharing(Sharing::PerCall);
+        assert!(is_locked(open_shared_within(&shared, &by_turns, waiting)), "it has a writer");
+
+        // As after a power loss, with a writer that has not begun to make the tables anew.
+        let copy = dir.path().join("b");
+        std::fs::copy(&path, &copy).unwrap();
+        let other = std::fs::File::options().read(true).write(true).open(&copy).unwrap();
+        assert!(try_lock(&other, LockByte::WRITER, LockKind::Exclusive).unwrap());
+        assert!(is_refused(&copy, &options.read_only()), "its tables are in change");
     }
 
     #[test]

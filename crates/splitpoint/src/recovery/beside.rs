@@ -41,8 +41,13 @@ pub(super) enum Found {
 }
 
 /// Opens a store for reading alone.
-pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Found> {
-    let mut patience = Patience { waiting: Waiting::new(options), calm_since: Instant::now() };
+pub(super) fn open(
+    storage: Box<dyn Storage>,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<Found> {
+    waiting.begin_step();
+    let mut patience = Patience { waiting, calm_since: Instant::now() };
     // Before the header is mapped: it tells what is no store.
     loop {
         let is_being_made = is_being_opened(&*storage);
@@ -72,21 +77,20 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Found
 }
 
 /// How long an open has waited.
-struct Patience<'a> {
-    waiting: Waiting<'a>,
-    /// When it began, or met last a writer that was opening the file.
+struct Patience<'w, 'a> {
+    waiting: &'w mut Waiting<'a>,
+    /// When this step began, or met last a writer that was opening the file.
     calm_since: Instant,
 }
 
-impl Patience<'_> {
+impl Patience<'_, '_> {
     /// Returns whether to wait no longer.
     fn is_over(&mut self, is_being_opened: bool, options: &Options) -> bool {
         if is_being_opened {
             self.calm_since = Instant::now();
         }
         let wait_min = if is_being_opened { OPENING_WAIT } else { Duration::ZERO };
-        let wait_max = options.lock_timeout.unwrap_or_default().max(wait_min);
-        let is_late = self.waiting.elapsed() >= wait_max;
+        let is_late = self.waiting.is_late(wait_min);
         let has_looked = is_being_opened || self.calm_since.elapsed() >= LOOKING;
         is_late && has_looked || options.stops_waiting()
     }
@@ -106,7 +110,7 @@ fn is_being_opened(storage: &dyn Storage) -> bool {
 fn let_others_go_first(
     storage: &dyn Storage,
     options: &Options,
-    patience: &mut Patience<'_>,
+    patience: &mut Patience<'_, '_>,
 ) -> Result<bool> {
     let shared = storage.neighbours().expect("the caller has looked");
     let lock_failed = |source| io_error("lock", storage.path(), source);
@@ -375,7 +379,8 @@ mod tests {
     fn tables_are_looked_at_for_a_second_behind_a_long_wait_for_a_writer_that_opened() {
         let options = Options::new().lock_timeout(Duration::ZERO);
         let calm_since = Instant::now().checked_sub(2 * LOOKING).unwrap();
-        let mut patience = Patience { waiting: Waiting::new(&options), calm_since };
+        let waiting = &mut Waiting::new(&options);
+        let mut patience = Patience { waiting, calm_since };
         assert!(patience.is_over(false, &options));
         assert!(!patience.is_over(true, &options), "a writer opens for longer");
         assert!(!patience.is_over(false, &options), "it has just opened");

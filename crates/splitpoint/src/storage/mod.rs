@@ -627,7 +627,8 @@ mod tests {
     fn on_every_storage(check: impl Fn(&dyn Storage)) {
         let dir = tempfile::tempdir().expect("nothing fails here");
         let path = dir.path().join("bytes");
-        let mapped = open::open_and_lock(&path, &Options::new().create(Create::New))
+        let options = Options::new().create(Create::New);
+        let mapped = open::open_and_lock(&path, &options, &mut waiting::Waiting::new(&options))
             .expect("nothing fails here")
             .storage;
         let anon = anon::Anon::new().expect("nothing fails here");

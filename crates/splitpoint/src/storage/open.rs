@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
@@ -46,8 +46,12 @@ pub(crate) struct Locked {
 /// Opens the file at `path` and locks it, which may wait for others as long as the options say.
 ///
 /// A new file is empty; an existing one has not been read.
-pub(crate) fn open_and_lock(path: &Path, options: &Options) -> Result<Locked> {
-    open_and_lock_with(path, options, || ())
+pub(crate) fn open_and_lock(
+    path: &Path,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<Locked> {
+    open_and_lock_with(path, options, waiting, || ())
 }
 
 /// Does the same as [`open_and_lock`], and calls `before_lock` between each opening and the lock.
@@ -58,9 +62,10 @@ pub(crate) fn open_and_lock(path: &Path, options: &Options) -> Result<Locked> {
 fn open_and_lock_with(
     path: &Path,
     options: &Options,
+    waiting: &mut Waiting<'_>,
     mut before_lock: impl FnMut(),
 ) -> Result<Locked> {
-    let mut waiting = Waiting::new(options);
+    waiting.begin_step();
     let mut opening_count = 0;
     let mut was_refused = false;
     // The file of the last look, while the name leads to it: claims of this process end where it is closed, and
@@ -84,21 +89,19 @@ fn open_and_lock_with(
         };
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
             let awaits_turn = is_turn_awaited(&file, options);
-            let wait_max = match options.access {
+            let wait_min = match options.access {
                 Access::ReadOnly if Neighbours::is_being_opened(&file) => OPENING_WAIT,
-                _ if awaits_turn => turn_wait(options),
+                _ if awaits_turn => turn_wait_min(options),
                 // A reader that comes locks the file for a moment.
                 _ if !Neighbours::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
             };
             // The others may have let this one in between the two looks.
-            let wait_max = wait_max.max(options.lock_timeout.unwrap_or_default());
-            let is_late = waiting.elapsed() >= wait_max;
-            if was_refused && (is_late || options.stops_waiting()) {
+            if was_refused && (waiting.is_late(wait_min) || options.stops_waiting()) {
                 return Err(refused(path, &file, options));
             }
             waiting.tell(|| refused(path, &file, options));
-            let pause = LOOK_AGAIN.min(waiting.elapsed());
+            let pause = LOOK_AGAIN.min(waiting.step_elapsed());
             let is_handed_over = awaits_turn && wait_for_turn(&file, options.access, pause);
             // One that this attempt has made may be another's store by the next look.
             kept = (!is_new).then_some((file, opened));
@@ -126,7 +129,11 @@ fn open_and_lock_with(
 }
 
 /// Maps a file that the program has opened, and shares its description.
-pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
+pub(crate) fn share(
+    file: &SharedFile,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<Mapped> {
     let is_writable = options.access == Access::ReadWrite;
     if is_writable && !file.is_writer() {
         let reason = "a file that was claimed for a reader cannot be written".to_string();
@@ -135,7 +142,7 @@ pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
     let storage = Mapped::shared(file, is_writable);
     let storage = storage.map_err(|source| io_error("map", file.path(), source))?;
     if let Some(neighbours) = storage.neighbours() {
-        wait_for_lock(neighbours, file, options)?;
+        wait_for_lock(neighbours, file, options, waiting)?;
         // Whoever had it before may have made it longer.
         storage.see_size().map_err(|source| io_error("map", file.path(), source))?;
     }
@@ -145,18 +152,23 @@ pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
 
 /// Locks a file for the opening of a handle that takes turns. The description stays open while it waits:
 /// closing one ends the locks that the program has of the file.
-fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) -> Result<()> {
-    let begun = Instant::now();
+fn wait_for_lock(
+    neighbours: &Neighbours,
+    file: &SharedFile,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<()> {
+    waiting.begin_step();
     loop {
         let is_in = neighbours.try_lock_to_open(options.access, options.sharing);
         if is_in.map_err(|source| io_error("lock", file.path(), source))? {
             return Ok(());
         }
         // One that has it for itself may be a call: of a reorganization, of a handle that makes a store.
-        if begun.elapsed() >= turn_wait(options) || options.stops_waiting() {
+        if waiting.is_late(turn_wait_min(options)) || options.stops_waiting() {
             return Err(locked(file.path(), file.file()));
         }
-        let pause = (begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN);
+        let pause = (waiting.step_elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN);
         let is_writer = options.access == Access::ReadWrite;
         if !is_writer || !wait_for_hand_over(file.file(), pause) {
             thread::sleep(pause);
@@ -165,13 +177,17 @@ fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) 
 }
 
 /// Claims a file that is shared by turns for a reader that must keep writers out.
-pub(crate) fn claim_to_read(file: &SharedFile, options: &Options) -> Result<SharedFile> {
-    let begun = Instant::now();
+pub(crate) fn claim_to_read(
+    file: &SharedFile,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<SharedFile> {
+    waiting.begin_step();
     loop {
         let again = file.descriptor().map_err(|source| io_error("open", file.path(), source))?;
         match SharedFile::for_reader(again, file.path()) {
             Err(Error::Locked { .. })
-                if begun.elapsed() < turn_wait(options) && !options.stops_waiting() =>
+                if !waiting.is_late(turn_wait_min(options)) && !options.stops_waiting() =>
             {
                 thread::sleep(LOOK_AGAIN);
             }
@@ -180,9 +196,9 @@ pub(crate) fn claim_to_read(file: &SharedFile, options: &Options) -> Result<Shar
     }
 }
 
-/// Returns how long an open waits for its turn.
-fn turn_wait(options: &Options) -> Duration {
-    options.lock_timeout.unwrap_or(TURN_WAIT)
+/// Returns how long an open waits at least for its turn. Its program may bound all of its waits instead.
+fn turn_wait_min(options: &Options) -> Duration {
+    if options.lock_timeout.is_some() { Duration::ZERO } else { TURN_WAIT }
 }
 
 /// Returns whether a handle that takes turns, or a reader that keeps them out, was refused because somebody
@@ -396,7 +412,7 @@ mod tests {
         fs::write(&path, b"old").expect("nothing fails");
         let mut is_first = true;
         let options = Options { access, create, ..Options::new() };
-        let locked = open_and_lock_with(&path, &options, || {
+        let locked = open_with(&path, &options, || {
             if std::mem::take(&mut is_first) {
                 between(&path);
             }
@@ -406,6 +422,15 @@ mod tests {
             crate::storage::Storage::identity(&locked).inode,
             fs::metadata(&path).expect("nothing fails").ino(),
         )
+    }
+
+    /// Opens a file in a wait that begins.
+    fn open_with(path: &Path, options: &Options, before_lock: impl FnMut()) -> Result<Locked> {
+        open_and_lock_with(path, options, &mut Waiting::new(options), before_lock)
+    }
+
+    fn open(path: &Path, options: &Options) -> Result<Locked> {
+        open_with(path, options, || ())
     }
 
     fn replace(path: &Path) {
@@ -437,8 +462,8 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("a");
             let options = Options::new().sharing(sharing);
-            let _opening = open_and_lock(&path, &options).unwrap();
-            check_ends(&options, |options| open_and_lock(&path, options));
+            let _opening = open(&path, &options).unwrap();
+            check_ends(&options, |options| open(&path, options));
         }
     }
 
@@ -446,8 +471,8 @@ mod tests {
     fn an_open_that_waits_for_one_that_opens_ends_when_the_program_says_so() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let _opening = open_and_lock(&path, &Options::new()).unwrap();
-        check_ends(&Options::new().read_only(), |options| open_and_lock(&path, options));
+        let _opening = open(&path, &Options::new()).unwrap();
+        check_ends(&Options::new().read_only(), |options| open(&path, options));
     }
 
     /// Closing the file would end claims of this process for a moment.
@@ -455,11 +480,11 @@ mod tests {
     fn an_open_that_waits_keeps_its_file_until_the_name_leads_elsewhere() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let _writer = open_and_lock(&path, &Options::new()).unwrap();
+        let _writer = open(&path, &Options::new()).unwrap();
         let count = |options: &Options| {
             let openings = AtomicUsize::new(0);
             let count = || _ = openings.fetch_add(1, Relaxed);
-            (open_and_lock_with(&path, options, count), openings.into_inner())
+            (open_with(&path, options, count), openings.into_inner())
         };
         let looks = Arc::new(AtomicUsize::new(0));
         let counted = looks.clone();
@@ -483,14 +508,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let options = Options::new().sharing(Sharing::PerCall);
-        let opening = open_and_lock(&path, &options).unwrap();
+        let opening = open(&path, &options).unwrap();
         let file = || File::options().read(true).write(true).open(&path).unwrap();
         let by_turns = SharedFile::by_turns(file(), &path).unwrap();
-        check_ends(&options, |options| share(&by_turns, options));
+        check_ends(&options, |options| share(&by_turns, options, &mut Waiting::new(options)));
         drop(opening);
 
         let _writer = SharedFile::for_writer(file(), &path).unwrap();
-        check_ends(&options.read_only(), |options| claim_to_read(&by_turns, options));
+        check_ends(&options.read_only(), |options| {
+            claim_to_read(&by_turns, options, &mut Waiting::new(options))
+        });
     }
 
     #[test]
@@ -502,7 +529,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, b"old").unwrap();
-        let opened = open_and_lock_with(&path, &Options::new().create(Create::Never), || {
+        let opened = open_with(&path, &Options::new().create(Create::Never), || {
             let _ = fs::remove_file(&path);
         });
         assert!(is_missing(&opened.unwrap_err()));
@@ -514,7 +541,7 @@ mod tests {
         let path = dir.path().join("a");
         fs::write(&path, b"old").unwrap();
         let options = Options::new().create(Create::Never);
-        let opened = open_and_lock_with(&path, &options, || replace(&path));
+        let opened = open_with(&path, &options, || replace(&path));
         assert!(
             matches!(&opened, Err(Error::Locked { holders, .. }) if holders.is_empty()),
             "{opened:?}"
@@ -528,11 +555,11 @@ mod tests {
         let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
         let mut modes = Vec::new();
         let options = Options::new().file_mode(0o600);
-        let locked = open_and_lock_with(&path, &options, || modes.push(mode())).unwrap();
+        let locked = open_with(&path, &options, || modes.push(mode())).unwrap();
         drop(locked);
         assert_eq!((modes, mode()), (vec![0o600], 0o600));
 
-        drop(open_and_lock(&path, &Options::new().file_mode(0o666)).unwrap());
+        drop(open(&path, &Options::new().file_mode(0o666)).unwrap());
         assert_eq!(mode(), 0o600, "an existing file keeps its permissions");
     }
 }

@@ -188,6 +188,7 @@ mod tests {
 
     use super::*;
     use crate::storage::open::open_and_lock;
+    use crate::storage::waiting::Waiting;
     use crate::{ErrorKind, Options};
 
     /// The descriptor gets a stranger's file, as after a close and an open by the program.
@@ -255,7 +256,8 @@ mod tests {
     fn an_open_that_waits_does_not_use_a_number_that_the_program_has_given_to_another_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("a");
-        let _writer = open_and_lock(&path, &Options::new()).unwrap();
+        let options = Options::new();
+        let _writer = open_and_lock(&path, &options, &mut Waiting::new(&options)).unwrap();
         let (of_writer, of_wait) = (numbers_of(&path), path.clone());
         let other = File::create(dir.path().join("b")).unwrap();
         let mut looks = 0;
@@ -271,7 +273,7 @@ mod tests {
         });
         let options = Options::new().lock_timeout(Duration::MAX);
         let options = options.stop_waiting(move || looks.lock().unwrap()());
-        let refused = open_and_lock(&path, &options).unwrap_err();
+        let refused = open_and_lock(&path, &options, &mut Waiting::new(&options)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Locked);
         let of_other = numbers_of(&path.with_file_name("b"));
         assert_eq!(of_other.len(), 2, "the number of the other file was not closed");

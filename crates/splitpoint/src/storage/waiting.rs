@@ -4,16 +4,18 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::holder::{Holder, HolderRole};
-use crate::options::{OnWait, Options};
+use crate::options::Options;
 
 /// How long to wait before the program is told for whom, and between two looks whether it is somebody else.
 const IN_SILENCE: Duration = Duration::from_secs(1);
 
-/// A wait that has begun.
+/// A wait that has begun: of a change for its turn, or of an open, which may have to wait in several steps.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
-    on_wait: Option<&'a OnWait>,
+    options: &'a Options,
     since: Instant,
+    /// When the step began.
+    step_since: Instant,
     /// When to look, and who stood in the way at the last look.
     next: Duration,
     told: Option<(Option<u32>, HolderRole)>,
@@ -21,8 +23,30 @@ pub(crate) struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(options: &'a Options) -> Self {
-        let on_wait = options.on_wait.as_ref();
-        Self { on_wait, since: Instant::now(), next: IN_SILENCE, told: None }
+        let now = Instant::now();
+        Self { options, since: now, step_since: now, next: IN_SILENCE, told: None }
+    }
+
+    /// Returns a wait that began `before`.
+    #[cfg(test)]
+    pub(crate) fn begun(options: &'a Options, before: Duration) -> Self {
+        let since = Instant::now().checked_sub(before).expect("the clock reaches back so far");
+        Self { since, ..Self::new(options) }
+    }
+
+    /// Begins the next step.
+    pub(crate) fn begin_step(&mut self) {
+        self.step_since = Instant::now();
+    }
+
+    pub(crate) fn step_elapsed(&self) -> Duration {
+        self.step_since.elapsed()
+    }
+
+    /// Returns whether all steps have taken as long as the options allow, and this one at least `step_min`.
+    pub(crate) fn is_late(&self, step_min: Duration) -> bool {
+        let wait_max = self.options.lock_timeout.unwrap_or_default();
+        self.elapsed() >= wait_max && self.step_elapsed() >= step_min
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -32,7 +56,8 @@ impl<'a> Waiting<'a> {
     /// Tells the program who stands in the way, if it is to know now: the first of the holders that
     /// `refused` names, if it is not the same one.
     pub(crate) fn tell(&mut self, refused: impl FnOnce() -> Error) {
-        let Some(on_wait) = self.on_wait.filter(|_| self.elapsed() >= self.next) else { return };
+        let on_wait = self.options.on_wait.as_ref();
+        let Some(on_wait) = on_wait.filter(|_| self.elapsed() >= self.next) else { return };
         self.next = self.elapsed() + IN_SILENCE;
         let Error::Locked { holders, .. } = refused() else { return };
         let first = holders.first().map(|&Holder { pid, role, .. }| (pid, role));

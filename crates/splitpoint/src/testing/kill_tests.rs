@@ -13,6 +13,7 @@ use crate::hash::{HashFunction, HashId};
 use crate::index::overflow::LinePool as _;
 use crate::region::{LivePool, Region};
 use crate::storage::open::open_and_lock;
+use crate::storage::waiting::Waiting;
 use crate::testing::mutant::{self, Mutant};
 use crate::{Create, Db, Durability, Options, Recovery, Sharing, SimDisk, SimFault};
 
@@ -50,7 +51,7 @@ fn open_file_as_left(disk: &SimDisk, path: &Path, options: &Options) -> Db {
 /// Writes what a kill has left to a file, so that an opening takes it for one that was killed there.
 fn write_file_as_left(disk: &SimDisk, path: &Path, options: &Options) {
     std::fs::write(path, disk.file()).unwrap();
-    let storage = open_and_lock(path, options).unwrap().storage;
+    let storage = open_and_lock(path, options, &mut Waiting::new(options)).unwrap().storage;
     let region = Region::new(Box::new(storage), false).unwrap();
     if region.live().is_of(disk.identity()) {
         region.claim_live().unwrap();
