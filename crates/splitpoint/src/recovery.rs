@@ -2,7 +2,7 @@
 //!
 //! | found | done | cost |
 //! |---|---|---|
-//! | closed | the live tables are used as they are | O(1) |
+//! | closed | the live tables are used as they are | O(1), or a pass over the index of a small file |
 //! | left by a killed process | what is after the last commit is applied | O(1) |
 //! | anything else | the index is built again from the newest checkpoint, if there is one, and the log after it: see `replay` | a pass over both |
 //!
@@ -242,7 +242,7 @@ fn note_writer(storage: &dyn Storage) -> Result<()> {
 
 /// Refuses a store that was closed and whose file has become shorter.
 ///
-/// Closing syncs the size of the file before it says so: a power loss cannot have cut it. That of a new
+/// The size of the file is durable before a close says so: a power loss cannot have cut it. That of a new
 /// store, which has no log, may be cut, and it is built again.
 fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
     let is_empty = superblock.log_start == LogStart::default();

@@ -157,6 +157,8 @@ pub(crate) struct Writer {
     pub(crate) mark: Mark,
     /// Where the log ended when the store was opened.
     opened_lsn: u64,
+    /// Size of the file at its first change, durable by the first sync at the latest; 0 if there was none.
+    begun_file_bytes: u64,
     pub(crate) pace: Pace,
     /// Whether each store takes room of the file system.
     needs_room: bool,
@@ -191,6 +193,7 @@ impl Writer {
         let is_new = superblock.log_start == LogStart::default();
         Self {
             opened_lsn: log.position().lsn,
+            begun_file_bytes: 0,
             log,
             extents,
             state,

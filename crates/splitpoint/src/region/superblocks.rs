@@ -1,7 +1,7 @@
 //! Superblocks: each is written over a copy whose loss loses nothing, so a torn write leaves the other.
 //!
-//! That is the older one, unless the newer one was written without a sync: then the older one alone is known to
-//! be durable.
+//! That is the older one, unless the newer one was written without a sync, or a failed write has torn it: then the
+//! older one alone is known to be durable. If that is not valid, the newer one is made durable first.
 
 use std::path::Path;
 
@@ -56,7 +56,6 @@ impl Region {
     ///
     /// Only for a store in which nothing is durable yet, where a torn write loses nothing.
     pub(crate) fn place_both_superblocks(&self, superblock: &Superblock) -> Result<Superblock> {
-        assert!(!superblock.is_unsynced, "nothing was closed yet");
         let first = self.place_superblock(superblock, false)?;
         self.place_superblock(&first, false)
     }
@@ -80,9 +79,7 @@ impl Region {
         set: impl FnOnce(&mut Superblock),
     ) -> Result<Superblock> {
         let mut next = superblock.clone();
-        // Over the same copy again, while the other one alone is durable.
-        let is_alone = superblock.is_unsynced && !mutant::is_made(Mutant::LosesBothSuperblocks);
-        next.generation += if is_alone { 2 } else { 1 };
+        next.generation += if self.goes_over_same_copy(superblock)? { 2 } else { 1 };
         set(&mut next);
         next.live_crc = if next.is_clean { self.live().crc() } else { 0 };
         next.file_bytes = self.view.file_bytes();
@@ -91,6 +88,32 @@ impl Region {
             self.write(action, |storage| storage.write_at(next.offset(), &next.encode()))?;
         }
         Ok(next)
+    }
+
+    /// Returns whether the superblock after this one goes over the same copy, because the other one has to stay.
+    ///
+    /// A power loss, damage or a failed write may have left one copy alone that is whole, whatever its flag says.
+    fn goes_over_same_copy(&self, superblock: &Superblock) -> Result<bool> {
+        if mutant::is_made(Mutant::LosesBothSuperblocks) || self.storage().is_volatile() {
+            return Ok(false);
+        }
+        let block = |offset| self.storage().read(offset, SUPERBLOCK_BYTES);
+        let own = superblock.offset();
+        // What the caller has changed of it is not there yet.
+        let is_whole = Superblock::decode(&block(own))
+            .is_ok_and(|found| found.generation == superblock.generation);
+        if is_whole && !superblock.is_unsynced {
+            return Ok(false);
+        }
+        let mut others = SUPERBLOCK_OFFSETS.into_iter().filter(|&offset| offset != own);
+        if others.any(|offset| Superblock::decode(&block(offset)).is_ok()) {
+            return Ok(true);
+        }
+        if is_whole {
+            // Nothing else is there, so it has to be durable first.
+            self.sync_range(own, SUPERBLOCK_BYTES)?;
+        }
+        Ok(false)
     }
 
     /// Returns the checksum of the index with which a close can say that the store is clean, if it is one whose

@@ -84,6 +84,7 @@ impl Store {
             }
             self.region.set_identity();
         }
+        writer.begun_file_bytes = writer.superblock.file_bytes;
         writer.mark = Mark::Changing;
         if !self.takes_turns() {
             // Without room for it deletes may fail; nothing else does.
@@ -118,7 +119,7 @@ impl Store {
         let is_synced = writer.opened_lsn < lsn && lsn <= self.group.durable_lsn();
         is_synced
             && writer.log.unsynced().is_empty()
-            && self.region.view.file_bytes() <= writer.superblock.file_bytes
+            && self.region.view.file_bytes() <= writer.begun_file_bytes
     }
 
     /// Makes the log durable, and the index of all but a small store, and marks the store clean, once.
@@ -304,6 +305,79 @@ mod tests {
                 assert!(found.check().unwrap().is_clean(), "{sharing:?}, seed {seed}");
             }
         }
+    }
+
+    /// Returns whether one copy of the superblock is valid and durable, so that no torn write of the other one
+    /// loses the store.
+    fn has_durable_superblock(disk: &SimDisk) -> bool {
+        let (durable, cached) = (disk.lose_power(0).file(), disk.file());
+        SUPERBLOCK_OFFSETS.iter().any(|&at| {
+            let block = at as usize..(at + SUPERBLOCK_BYTES) as usize;
+            durable.get(block.clone()) == cached.get(block.clone())
+                && Superblock::decode(&cached[block]).is_ok()
+        })
+    }
+
+    /// Sessions of which every call fails once, in files of which a copy of the superblock is torn, or none.
+    #[test]
+    fn one_superblock_is_valid_and_durable_whatever_fails() {
+        for session_count in 1..4 {
+            let disk = SimDisk::new();
+            for _ in 0..session_count {
+                flush_count(&disk, Durability::Buffered);
+            }
+            let closed = disk.lose_power(u64::MAX).file();
+            for torn in [None, Some(0), Some(1)] {
+                let mut file = closed.clone();
+                if let Some(copy) = torn {
+                    file[SUPERBLOCK_OFFSETS[copy] as usize + 100] ^= 1;
+                }
+                for (call, errno) in (1..80).flat_map(|call| [(call, 5), (call, 28)]) {
+                    let disk = SimDisk::with_file(&file);
+                    disk.fail_once(call, crate::SimFault::Error(errno));
+                    if let Ok(db) = disk.open(&buffered(Sharing::Exclusive)) {
+                        let _ = db.put_with("second", "value", Durability::Sync);
+                        let _ = db.set_application_data([7; 16]);
+                        let _ = db.close();
+                    }
+                    let what = format!("{session_count} sessions, {torn:?} torn, call {call}");
+                    assert!(has_durable_superblock(&disk), "{what}, error {errno}");
+                }
+            }
+        }
+    }
+
+    /// A superblock that was written meanwhile has the new size, which its sync need not make durable.
+    #[test]
+    fn a_close_relies_on_no_size_that_is_not_durable() {
+        let disk = SimDisk::new();
+        flush_count(&disk, Durability::Buffered);
+        let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
+        (0..3000_u32).for_each(|i| db.put(i.to_le_bytes(), "").unwrap());
+        db.set_application_data([7; 16]).unwrap();
+        db.put_with("last", "value", Durability::Sync).unwrap();
+        db.close().unwrap();
+        for seed in (0..200).chain([u64::MAX]) {
+            let found = disk.lose_power(seed).open(&buffered(Sharing::Exclusive)).unwrap();
+            assert_eq!(found.len(), 3002, "seed {seed}");
+        }
+    }
+
+    /// Only a file that was made to harm has no log and was closed so.
+    #[test]
+    fn a_store_without_a_log_that_calls_its_superblock_unsynced_begins_one() {
+        let disk = SimDisk::new();
+        disk.open(&buffered(Sharing::Exclusive)).unwrap().close().unwrap();
+        let mut file = disk.file();
+        for at in SUPERBLOCK_OFFSETS {
+            let block = &mut file[at as usize..(at + SUPERBLOCK_BYTES) as usize];
+            if let Ok(superblock) = Superblock::decode(block) {
+                block.copy_from_slice(&Superblock { is_unsynced: true, ..superblock }.encode());
+            }
+        }
+        let disk = SimDisk::with_file(&file);
+        flush_count(&disk, Durability::Sync);
+        assert_eq!(disk.lose_power(0).open(&buffered(Sharing::Exclusive)).unwrap().len(), 1);
     }
 
     /// Returns whether a change is there that a new store has synced, after each of some power losses.

@@ -83,6 +83,22 @@ pub(super) fn programs() -> Vec<(&'static str, f64, Vec<Op>)> {
             ],
         ),
         (
+            "closed behind a sync, and power lost",
+            7.0,
+            vec![
+                put(1, b"a", Sync),
+                Op::Reopen,
+                put(2, b"b", Sync),
+                Op::Reopen,
+                put(1, b"c", Buffered),
+                Op::LosePower(3),
+                put(3, b"d", Sync),
+                Op::Reopen,
+                Op::LosePower(u64::MAX),
+                put(4, b"e", Sync),
+            ],
+        ),
+        (
             "segments",
             7.0,
             vec![
