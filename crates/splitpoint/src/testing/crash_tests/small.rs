@@ -50,6 +50,7 @@ fn puts_together() -> Vec<Op> {
 }
 
 /// The programs, each with a name: together they have every kind of event.
+#[expect(clippy::too_many_lines, reason = "a list of programs")]
 pub(super) fn programs() -> Vec<(&'static str, f64, Vec<Op>)> {
     vec![
         (
