@@ -82,6 +82,10 @@ impl Store {
             } else {
                 self.region.write_superblock(&mut writer.superblock, false)?;
             }
+            if !self.region.live().is_of_file(self.region.storage().identity()) {
+                // It may be a copy, of which nothing need be durable.
+                writer.log.mark_file_unsynced(self.region.view.file_bytes());
+            }
             self.region.set_identity();
         }
         writer.begun_file_bytes = writer.superblock.file_bytes;
@@ -289,6 +293,26 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(flush_count(&disk, Durability::Buffered), 3, "{:?}", disk.syncs());
         }
+    }
+
+    /// Returns whether the first sync of a session covers the whole file of a store of 2 MB.
+    fn is_all_synced(disk: &SimDisk) -> bool {
+        let db = disk.open(&buffered(Sharing::Exclusive)).expect("it opens");
+        assert_eq!(db.recovery(), Recovery::Clean);
+        let file_bytes = disk.file().len() as u64;
+        db.put_with("key", "value", Durability::Sync).expect("there is room");
+        disk.syncs().iter().any(|(_, range)| range.start == 0 && file_bytes <= range.end)
+    }
+
+    #[test]
+    fn the_first_sync_of_a_file_that_may_be_a_copy_covers_all_of_it() {
+        let disk = SimDisk::new();
+        let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
+        (0..100_u32).for_each(|i| db.put(i.to_le_bytes(), vec![7; 20_000]).unwrap());
+        db.close().unwrap();
+        let next_boot = disk.lose_power(u64::MAX);
+        assert!(is_all_synced(&next_boot));
+        assert!(!is_all_synced(&SimDisk::with_file(&disk.file())), "its own file");
     }
 
     /// The handles of turns say "not clean" durably.
