@@ -119,6 +119,9 @@ impl Region {
     /// Returns the checksum of the index with which a close can say that the store is clean, if it is one whose
     /// log a replay reads in no time and whose next record will have nothing but zeros behind it.
     pub(crate) fn index_crc_to_close_with(&self, superblock: &Superblock) -> Option<u32> {
+        if self.storage().is_volatile() {
+            return None;
+        }
         // A replay of the log alone leads to the same store.
         let has_copies = superblock.is_compacted || self.live().committed().1.head_segment != 0;
         let has_log = superblock.log_start != LogStart::default();

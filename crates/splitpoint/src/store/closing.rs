@@ -315,6 +315,14 @@ mod tests {
         assert!(!is_all_synced(&SimDisk::with_file(&disk.file())), "its own file");
     }
 
+    /// Its index is not in a file.
+    #[test]
+    fn a_table_in_memory_for_many_records_is_closed() {
+        let db = Options::new().expected_records(100_000).in_memory().unwrap();
+        db.put("key", "value").unwrap();
+        assert!(db.close().unwrap());
+    }
+
     /// The handles of turns say "not clean" durably.
     #[test]
     fn a_store_that_was_closed_small_goes_on_by_turns() {
