@@ -208,9 +208,7 @@ pub unsafe extern "C" fn sp_options_hash(options: *mut sp_options, name: *const 
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let function = HashFunction::by_name(&name);
         let unknown = || {
-            let all = HashFunction::all();
-            let known: Vec<_> = all.iter().map(HashFunction::name).collect();
-            let known = known.join(", ");
+            let known = HashFunction::names();
             Failure::argument(format!("there is no hash function `{name}`; there are {known}"))
         };
         Ok(options.hash(function.ok_or_else(unknown)?))

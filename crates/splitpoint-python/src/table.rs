@@ -97,9 +97,7 @@ pub(crate) fn level(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Durab
 /// Returns the hash function with this name.
 fn hash_function(py: Python<'_>, name: &str) -> PyResult<HashFunction> {
     HashFunction::by_name(name).ok_or_else(|| {
-        let known = HashFunction::all();
-        let known: Vec<&str> = known.iter().map(HashFunction::name).collect();
-        let known = known.join(", ");
+        let known = HashFunction::names();
         error::invalid(py, &format!("no hash function is called {name:?}; there are {known}"))
     })
 }

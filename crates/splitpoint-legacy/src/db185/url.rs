@@ -64,9 +64,7 @@ impl Options {
         };
         if name == "hash" {
             let unknown = || {
-                let all = HashFunction::all();
-                let known: Vec<_> = all.iter().map(HashFunction::name).collect();
-                let known = known.join(", ");
+                let known = HashFunction::names();
                 invalid(format!("there is no hash function `{value}`; there are {known}"))
             };
             return HashFunction::by_name(value)

@@ -205,6 +205,20 @@ impl HashFunction {
         Self::all().into_iter().find(|known| &*known.name == name)
     }
 
+    /// Returns the names of all hash functions of the library, as messages list them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let names = splitpoint::hash::HashFunction::names();
+    /// assert!(names.starts_with("rapidhash-v3, xxh3-64, "), "{names}");
+    /// ```
+    pub fn names() -> String {
+        let all = Self::all();
+        let names: Vec<&str> = all.iter().map(Self::name).collect();
+        names.join(", ")
+    }
+
     /// Returns the hash function of the library with this id.
     pub fn by_id(id: HashId) -> Option<Self> {
         Self::all().into_iter().find(|known| known.id == id)
