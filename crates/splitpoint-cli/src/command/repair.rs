@@ -10,7 +10,7 @@ use crate::command::shared::{Saving, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::is_same;
-use crate::interrupt::{self, Watch};
+use crate::interrupt::Watch;
 use crate::new_file::partial_of;
 use crate::number::{bytes, counted, grouped};
 use crate::progress::{Progress, Total};
@@ -99,9 +99,8 @@ pub(super) fn run(Args { saving: args, turn }: &Args, console: Console) -> Resul
         }
         watch.look(false)
     };
-    let options = Options::new().stop_waiting(interrupt::has_come);
     let repaired = store::wait_for_rest(&args.file, turn.wait_max(), console, |time| {
-        repair_with(&args.file, &args.output, &options.clone().lock_timeout(time), &mut progress)
+        repair_with(&args.file, &args.output, &Options::new().lock_timeout(time), &mut progress)
     });
     if let Some((_, mut bar)) = bar {
         bar.finish(last.0, last.1);
