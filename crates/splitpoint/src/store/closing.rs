@@ -284,8 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_one_change_of_a_large_store_flushes_before_and_after_it_and_for_the_mark_of_its_close()
-     {
+    fn a_session_of_a_large_store_flushes_for_each_of_its_marks_as_well() {
         let disk = SimDisk::new();
         let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
         (0..100_u32).for_each(|i| db.put(i.to_le_bytes(), vec![7; 20_000]).unwrap());
