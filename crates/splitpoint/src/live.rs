@@ -1,5 +1,7 @@
 //! The live header: the words that the writer shares with readers and with the next process.
 
+use std::time::Duration;
+
 use crate::atomic::{AtomicU64, Ordering, fence, may_be_killed};
 use crate::checksum;
 use crate::error::{Error, Result};
@@ -12,7 +14,6 @@ use crate::index::shape::Shape;
 use crate::piece::PIECE_COUNT_MAX;
 use crate::space::{Extent, Space};
 use crate::storage::Identity;
-use crate::storage::reader_table::since_boot;
 
 /// Number of 8-byte words in the header.
 pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
@@ -224,7 +225,7 @@ impl<'a> Live<'a> {
         self.store(NEXT_SEQUENCE, 1);
     }
 
-    /// Records which process writes to which file, on which boot.
+    /// Records which file is written to, on which boot.
     pub(crate) fn set_identity(self, identity: Identity) {
         let [low, high] = boot_words(identity);
         self.store(BOOT_ID, low);
@@ -233,7 +234,6 @@ impl<'a> Live<'a> {
         self.store(INODE, identity.inode);
         self.store(BIRTH, identity.birth_ns);
         self.store(MOUNT, identity.mount_id);
-        self.set_pid();
     }
 
     /// Erases the boot id of [`set_identity`](Self::set_identity), because the tables are
@@ -243,9 +243,9 @@ impl<'a> Live<'a> {
         self.store(BOOT_ID + 1, 0);
     }
 
-    /// Records this process as the writer, and since when it is.
-    pub(crate) fn set_pid(self) {
-        self.store(PID, since_boot().as_secs() << 32 | u64::from(std::process::id()));
+    /// Records which process is the writer, and since when it is.
+    pub(crate) fn set_pid(self, pid: u32, since_boot: Duration) {
+        self.store(PID, since_boot.as_secs() << 32 | u64::from(pid));
     }
 
     /// Records that there is no writer.

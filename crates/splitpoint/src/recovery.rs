@@ -216,7 +216,7 @@ fn open_alone(
                 && !options.sharing.takes_turns()
                 && region.claim_live().is_ok()
             {
-                region.live().set_pid();
+                region.set_pid();
             }
             let mut opened = opening.finish(extents, found);
             if tables == Tables::Left {
@@ -410,7 +410,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let is_private = storage.is_volatile();
     let region = Arc::new(Region::new(storage, is_private)?);
     region.live().initialize();
-    region.live().set_pid();
+    region.set_pid();
     let mut extents = Extents::of(&region);
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
     let index_bytes = geometry.bucket_count() * LINE_BYTES;

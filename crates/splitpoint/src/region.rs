@@ -311,6 +311,12 @@ impl Region {
     pub(crate) fn set_identity(&self) {
         self.storage().set_write_hint();
         self.live().set_identity(self.storage().identity());
+        self.set_pid();
+    }
+
+    /// Records this process as the writer, and since when it is.
+    pub(crate) fn set_pid(&self) {
+        self.live().set_pid(self.storage().process_id(), self.storage().since_boot());
     }
 
     /// Returns whether a process on this boot wrote the live header to this file, and the kernel has had the

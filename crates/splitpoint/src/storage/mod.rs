@@ -330,6 +330,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns the size of the file in bytes.
     fn file_bytes(&self) -> u64;
 
+    /// Returns the number of this process.
+    fn process_id(&self) -> u32 {
+        std::process::id()
+    }
+
     /// Returns the time since the machine was started.
     fn since_boot(&self) -> Duration {
         reader_table::since_boot()

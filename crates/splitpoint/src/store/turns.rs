@@ -424,7 +424,7 @@ impl Store {
     /// have had a turn: an opening, a check or a walk leaves the file as it was.
     pub(super) fn name_process(&self, writer: &mut Writer) {
         if !std::mem::replace(&mut writer.turn.is_named, true) {
-            self.region.live().set_pid();
+            self.region.set_pid();
         }
     }
 

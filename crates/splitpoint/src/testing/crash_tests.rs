@@ -19,7 +19,7 @@
 //! | [`spilled`] | the same of transactions that are kept in files before they commit | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
-//! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
+//! Nothing depends on time, processes, threads or chance: a failure says the seed, the operation and the event,
 //! and happens again with `SPLITPOINT_SEED` set to that seed.
 
 mod compact;
@@ -44,7 +44,7 @@ use crate::atomic::AtomicU64;
 use crate::atomic::kill_points::observe;
 use crate::batch::Change;
 use crate::format::{
-    LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, u64_at,
+    LIVE_BYTES, LIVE_OFFSET, PID_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, u64_at,
 };
 use crate::hash::{HashFunction, HashId};
 use crate::live::{Live, WORD_COUNT};
@@ -672,4 +672,15 @@ fn options(fill_factor: f64) -> Options {
 /// Options for a store that makes a checkpoint whenever the log has grown by this many bytes.
 fn with_checkpoints(options: Options, bytes_min: u64) -> Options {
     options.checkpoint_bytes_min(bytes_min)
+}
+
+/// What a power loss leaves is chosen from the words that have changed, also those of the live header.
+#[test]
+fn a_simulated_machine_leaves_the_same_bytes_in_every_run() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options(1.0)).unwrap();
+    db.put(b"a", b"1").unwrap();
+    let writer = u64_at(&disk.file(), PID_OFFSET as usize);
+    let (pid, since) = (writer as u32, writer >> 32);
+    assert_eq!((pid, since), (1991, 3600), "the process and the clock are those of the machine");
 }
