@@ -429,6 +429,9 @@ mod tests {
         fallocate(&file, punch, &(0..64 << 10)).unwrap();
         claims.claim(&file, 4096..8192).unwrap();
         assert!(blocks() < 1 << 20, "it was claimed, and is not looked at again");
+        let before = blocks();
+        claims.claim_alone(&file, 4096..8192).unwrap();
+        assert!((1..64 << 10).contains(&(blocks() - before)), "{} of {before}", blocks());
         claims.forget();
         claims.claim(&file, 4096..8192).unwrap();
         assert!(blocks() >= 1 << 20);

@@ -25,7 +25,7 @@ use self::disk::{Disk, How};
 use super::anon::{Memory, PageSize};
 use super::{
     Backing, Identity, Room as FromWhere, Span, Storage, Tail, WindowKind, no_room, uninterrupted,
-    write_whole,
+    widened, write_whole,
 };
 use crate::atomic::may_be_killed;
 use crate::db::Db;
@@ -435,6 +435,12 @@ impl SimDisk {
     #[cfg(test)]
     pub(crate) fn limit_to(&self, bytes: u64) {
         lock(&self.0.room).granules_max = bytes / GRANULE_BYTES;
+    }
+
+    /// Returns the granules of the file that have no blocks.
+    #[cfg(test)]
+    pub(crate) fn holes(&self) -> BTreeSet<u64> {
+        lock(&self.0.room).holes.clone()
     }
 
     /// Returns how many granules of the file have no blocks.
@@ -924,6 +930,12 @@ impl Storage for Sim {
 
     /// Acts as if all pages were in the cache: the bytes stay.
     fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let folios = widened(offset..offset + bytes);
+        let end = folios.end.min(self.file_bytes());
+        self.claim_freed(folios.start, end - folios.start)
+    }
+
+    fn claim_freed(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.call_again()?;
         self.fill(offset, bytes)
     }
