@@ -811,7 +811,7 @@ fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
             file_bytes: 0,
             live_crc: 0,
             index_crc: None,
-            is_unsynced: false,
+            may_be_lost: false,
             ..source.clone()
         };
         let at = superblock.offset() as usize;

@@ -128,7 +128,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///     12     4  crc32c of the block with this field zero
 ///     16     8  generation: the number of writes, odd in copy B
 ///     24     4  flags: bit 0 clean, the live header and the index are valid; bit 1 the same, if
-///                the index has the checksum below; bit 2 not synced, below
+///                the index has the checksum below; bit 2 may be lost, below
 ///     28     4  granule size in bytes: 4096
 ///     32    16  uuid of the store
 ///     48     4  hash function: id
@@ -175,8 +175,9 @@ pub(crate) struct Superblock {
     /// The checksum of the index at the close of a small store. With it the next writer need not make
     /// "not clean" durable before it changes the tables.
     pub(crate) index_crc: Option<u32>,
-    /// Whether the block was written without a sync, while the other copy, with the same content, was durable.
-    pub(crate) is_unsynced: bool,
+    /// Whether the loss of the block loses nothing: the other copy is durable, has the same content, and says
+    /// "not clean" or has a checksum of the index.
+    pub(crate) may_be_lost: bool,
     /// Whether records were moved, so that the log alone does not have all.
     pub(crate) is_compacted: bool,
     /// Other features that a writer must know; if not 0, this version may only read the file.
@@ -251,7 +252,7 @@ impl Superblock {
     const CLEAN: u32 = 1;
     /// Instead of `CLEAN`, for a library that does not compare the checksum of the index.
     const CLEAN_WITH_INDEX_CRC: u32 = 2;
-    const UNSYNCED: u32 = 4;
+    const MAY_BE_LOST: u32 = 4;
     const COMPACTED: u64 = 1;
 
     /// Returns the offset in the file of the copy with this generation.
@@ -306,7 +307,21 @@ impl Superblock {
             None if self.is_clean => Self::CLEAN,
             None => 0,
         };
-        clean | if self.is_unsynced { Self::UNSYNCED } else { 0 }
+        clean | if self.may_be_lost { Self::MAY_BE_LOST } else { 0 }
+    }
+
+    /// Returns whether both lead to the same records, whatever they say of the tables.
+    pub(crate) fn has_content_of(&self, other: &Self) -> bool {
+        let with_state_of_other = Self {
+            generation: other.generation,
+            is_clean: other.is_clean,
+            file_bytes: other.file_bytes,
+            live_crc: other.live_crc,
+            index_crc: other.index_crc,
+            may_be_lost: other.may_be_lost,
+            ..self.clone()
+        };
+        with_state_of_other == *other
     }
 
     /// Decodes an untrusted block.
@@ -365,7 +380,7 @@ impl Superblock {
             file_bytes: u64_at(block, 160),
             live_crc: u32_at(block, 168),
             index_crc: has_index_crc.then(|| u32_at(block, 172)),
-            is_unsynced: flags & Self::UNSYNCED != 0,
+            may_be_lost: flags & Self::MAY_BE_LOST != 0,
             is_compacted: features & Self::COMPACTED != 0,
             write_features: u64_at(block, 184) & !Self::COMPACTED,
             has_gdbm_mark: block.starts_with(&GDBM_MAGIC),
@@ -573,7 +588,7 @@ mod tests {
             file_bytes: 131_072,
             live_crc: 5,
             index_crc: None,
-            is_unsynced: false,
+            may_be_lost: false,
             is_compacted: true,
             write_features: 6,
             has_gdbm_mark: false,
@@ -582,13 +597,36 @@ mod tests {
     }
 
     #[test]
+    fn superblocks_have_the_same_content_if_they_lead_to_the_same_records() {
+        let clean = superblock();
+        let not_clean = Superblock {
+            generation: 8,
+            is_clean: false,
+            file_bytes: 1,
+            live_crc: 0,
+            may_be_lost: true,
+            ..superblock()
+        };
+        assert!(not_clean.has_content_of(&clean) && clean.has_content_of(&not_clean));
+        let log_start = LogStart { record_offset: 65700, ..clean.log_start };
+        for other in [
+            Superblock { checkpoint: None, ..superblock() },
+            Superblock { log_start, ..superblock() },
+            Superblock { is_compacted: false, ..superblock() },
+            Superblock { application_data: [0; APPLICATION_BYTES], ..superblock() },
+        ] {
+            assert!(!other.has_content_of(&clean) && !clean.has_content_of(&other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn superblock_survives_the_round_trip() {
         for has_gdbm_mark in [false, true] {
-            for (index_crc, is_unsynced) in
+            for (index_crc, may_be_lost) in
                 [(None, false), (None, true), (Some(0), true), (Some(9), false)]
             {
                 let superblock =
-                    Superblock { index_crc, is_unsynced, has_gdbm_mark, ..superblock() };
+                    Superblock { index_crc, may_be_lost, has_gdbm_mark, ..superblock() };
                 assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
             }
         }

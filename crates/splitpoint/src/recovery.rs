@@ -399,7 +399,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         file_bytes: 0,
         live_crc: 0,
         index_crc: None,
-        is_unsynced: false,
+        may_be_lost: false,
         is_compacted: false,
         write_features: 0,
         has_gdbm_mark: options.has_gdbm_mark,
@@ -429,6 +429,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     }
     extents.create_buckets(geometry.bucket_count())?;
     set_geometry(&region, geometry);
+    region.note_superblock_durable();
     let mut superblock = region.place_superblock(&superblock, true)?;
     if superblock.has_gdbm_mark {
         // The first copy too: whoever looks for the mark looks there.

@@ -1,11 +1,13 @@
 //! Superblocks: each is written over a copy whose loss loses nothing, so a torn write leaves the other.
 //!
-//! That is the older one, unless the newer one was written without a sync, or a failed write has torn it: then the
-//! older one alone is known to be durable. If that is not valid, the newer one is made durable first.
+//! That is the older one, unless a failed write has torn the newer one, or that says of itself that its loss loses
+//! nothing. A process that was killed may have written the newer one and not waited for it, so whoever comes next
+//! makes it durable before it writes over the older one.
 
 use std::path::Path;
 
 use super::Region;
+use crate::atomic::Ordering;
 use crate::checksum;
 use crate::error::{Error, Result, Unsupported};
 use crate::file_kind::FileKind;
@@ -33,6 +35,7 @@ impl Region {
     ) -> Result<()> {
         let next = self.place_superblock(superblock, is_clean)?;
         self.sync_range(next.offset(), SUPERBLOCK_BYTES)?;
+        self.note_superblock_durable();
         *superblock = next;
         Ok(())
     }
@@ -47,15 +50,26 @@ impl Region {
         *superblock = self.place(superblock, |next| {
             next.is_clean = index_crc.is_some();
             next.index_crc = index_crc;
-            next.is_unsynced = true;
+            next.may_be_lost = true;
         })?;
         Ok(())
+    }
+
+    /// Notes that the newest superblock is durable, or that its loss would lose nothing.
+    pub(crate) fn note_superblock_durable(&self) {
+        self.is_superblock_durable.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that another handle, which may have been killed, has written the newest superblock.
+    pub(crate) fn doubt_superblock(&self) {
+        self.is_superblock_durable.store(false, Ordering::Relaxed);
     }
 
     /// Writes the superblock over both copies, "not clean", and returns it as written. Neither need be durable.
     ///
     /// Only for a store in which nothing is durable yet, where a torn write loses nothing.
     pub(crate) fn place_both_superblocks(&self, superblock: &Superblock) -> Result<Superblock> {
+        self.note_superblock_durable();
         let first = self.place_superblock(superblock, false)?;
         self.place_superblock(&first, false)
     }
@@ -69,7 +83,7 @@ impl Region {
         self.place(superblock, |next| {
             next.is_clean = is_clean;
             next.index_crc = None;
-            next.is_unsynced = false;
+            next.may_be_lost = false;
         })
     }
 
@@ -79,8 +93,13 @@ impl Region {
         set: impl FnOnce(&mut Superblock),
     ) -> Result<Superblock> {
         let mut next = superblock.clone();
-        next.generation += if self.goes_over_same_copy(superblock)? { 2 } else { 1 };
         set(&mut next);
+        let newest = self.newest_of(superblock);
+        next.generation +=
+            if self.goes_over_same_copy(superblock, newest.as_ref())? { 2 } else { 1 };
+        // Behind a power loss "not clean" is as good, so the session after this one goes over the same copy.
+        next.may_be_lost |= next.is_clean
+            && newest.is_some_and(|newest| !newest.is_clean && newest.has_content_of(&next));
         next.live_crc = if next.is_clean { self.live().crc() } else { 0 };
         next.file_bytes = self.view.file_bytes();
         if !self.storage().is_volatile() {
@@ -90,27 +109,44 @@ impl Region {
         Ok(next)
     }
 
+    /// Returns the newest superblock as it is in the file, if it is whole there: what the caller has changed of
+    /// it is not.
+    fn newest_of(&self, superblock: &Superblock) -> Option<Superblock> {
+        if self.storage().is_volatile() {
+            return None;
+        }
+        let found = Superblock::decode(&self.storage().read(superblock.offset(), SUPERBLOCK_BYTES));
+        found.ok().filter(|found| found.generation == superblock.generation)
+    }
+
     /// Returns whether the superblock after this one goes over the same copy, because the other one has to stay.
     ///
     /// A power loss, damage or a failed write may have left one copy alone that is whole, whatever its flag says.
-    fn goes_over_same_copy(&self, superblock: &Superblock) -> Result<bool> {
+    fn goes_over_same_copy(
+        &self,
+        superblock: &Superblock,
+        newest: Option<&Superblock>,
+    ) -> Result<bool> {
         if mutant::is_made(Mutant::LosesBothSuperblocks) || self.storage().is_volatile() {
             return Ok(false);
         }
-        let block = |offset| self.storage().read(offset, SUPERBLOCK_BYTES);
         let own = superblock.offset();
-        // What the caller has changed of it is not there yet.
-        let is_whole = Superblock::decode(&block(own))
-            .is_ok_and(|found| found.generation == superblock.generation);
-        if is_whole && !superblock.is_unsynced {
+        let has_to_stay = newest.is_some() && !superblock.may_be_lost;
+        let is_durable = self.is_superblock_durable.load(Ordering::Relaxed);
+        if has_to_stay && is_durable {
             return Ok(false);
         }
+        let is_whole =
+            |offset| Superblock::decode(&self.storage().read(offset, SUPERBLOCK_BYTES)).is_ok();
         let mut others = SUPERBLOCK_OFFSETS.into_iter().filter(|&offset| offset != own);
-        if others.any(|offset| Superblock::decode(&block(offset)).is_ok()) {
+        if !has_to_stay && others.any(is_whole) {
             return Ok(true);
         }
-        if is_whole {
-            // Nothing else is there, so it has to be durable first.
+        if newest.is_some() {
+            // Nothing else is there, or nothing of the same content, so it has to be durable first.
+            if self.live().has_failed_sync() {
+                self.write_again(own, SUPERBLOCK_BYTES)?;
+            }
             self.sync_range(own, SUPERBLOCK_BYTES)?;
         }
         Ok(false)

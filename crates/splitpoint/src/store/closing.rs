@@ -202,7 +202,7 @@ impl Store {
         }
         assert_eq!(writer.log.position().lsn, lsn, "nobody changes a store while it is closed");
         assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
-        writer.superblock.is_unsynced = false;
+        writer.superblock.may_be_lost = false;
         match index_crc {
             // What of the index is not durable, its checksum shows.
             Some(_) => self.region.write_unsynced(&mut writer.superblock, index_crc)?,
@@ -403,7 +403,7 @@ mod tests {
         for at in SUPERBLOCK_OFFSETS {
             let block = &mut file[at as usize..(at + SUPERBLOCK_BYTES) as usize];
             if let Ok(superblock) = Superblock::decode(block) {
-                block.copy_from_slice(&Superblock { is_unsynced: true, ..superblock }.encode());
+                block.copy_from_slice(&Superblock { may_be_lost: true, ..superblock }.encode());
             }
         }
         let disk = SimDisk::with_file(&file);

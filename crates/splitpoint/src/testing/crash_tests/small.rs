@@ -100,6 +100,17 @@ pub(super) fn programs() -> Vec<(&'static str, f64, Vec<Op>)> {
             ],
         ),
         (
+            "closed without a checksum of the index",
+            7.0,
+            vec![
+                put(1, &hollow(1 << 20), Buffered),
+                Op::Reopen,
+                put(2, b"b", Buffered),
+                Op::Reopen,
+                put(2, b"c", Sync),
+            ],
+        ),
+        (
             "segments",
             7.0,
             vec![
@@ -199,11 +210,10 @@ fn between(tables: &[Range<usize>]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Recovers every image at a point.
-fn check_every(point: &Point<'_>, counts: &mut Counts) -> Result<(), String> {
-    let outcomes = point.disk.outcomes();
+/// Refuses a machine on which a power loss may take both superblocks.
+fn check_superblocks(point: &Point<'_>) -> Result<(), String> {
     // A device may write part of one only, whatever the size of its sectors.
-    let (durable, cached) = (outcomes.seeded(0).file(), point.disk.file());
+    let (durable, cached) = (point.disk.outcomes().seeded(0).file(), point.disk.file());
     let is_on_its_way = |&at: &u64| {
         let block = at as usize..(at + SUPERBLOCK_BYTES) as usize;
         durable.get(block.clone()) != cached.get(block)
@@ -211,6 +221,13 @@ fn check_every(point: &Point<'_>, counts: &mut Counts) -> Result<(), String> {
     if point.history.synced > 0 && SUPERBLOCK_OFFSETS.iter().all(is_on_its_way) {
         return Err("power lost, neither superblock is durable".to_string());
     }
+    Ok(())
+}
+
+/// Recovers every image at a point.
+fn check_every(point: &Point<'_>, counts: &mut Counts) -> Result<(), String> {
+    let outcomes = point.disk.outcomes();
+    check_superblocks(point)?;
     let tables = tables(&point.disk.file());
     let mut failure = Ok(());
     let mut recovered = 0;
@@ -293,4 +310,31 @@ fn every_image_of_every_crash_point_of_small_programs_is_a_prefix_with_everythin
     }
     println!("all: {sum:?}");
     assert!(sum.points > 500 && sum.images > 2000 && sum.second > 1000, "{sum:?}");
+}
+
+/// The process that is killed may have written a superblock and not waited for it.
+#[test]
+fn no_process_after_a_kill_writes_over_the_only_durable_superblock() {
+    let visited = Rc::new(RefCell::new(0));
+    for (name, fill_factor, ops) in programs() {
+        let options = options(fill_factor);
+        let run = Run { options: options.clone(), ops, seed: seed() };
+        let sum = visited.clone();
+        let visit = move |point: &Point<'_>| {
+            let next = vec![Op::Put(b"next".to_vec(), Vec::new(), Sync), Op::Reopen];
+            let next = Run { options: options.clone(), ops: next, seed: seed() };
+            let history = point.history.clone();
+            let killed = point.disk.kill();
+            let seen = sum.clone();
+            let visit = move |point: &Point<'_>| {
+                *seen.borrow_mut() += 1;
+                check_superblocks(point)
+            };
+            next.on(killed, history, visit).map(drop).map_err(|error| format!("killed, {error}"))
+        };
+        let ran = run.on(SimDisk::new(), History::default(), visit);
+        assert_eq!(ran.map(drop), Ok(()), "{name}");
+    }
+    println!("{} events", visited.borrow());
+    assert!(*visited.borrow() > 10_000, "{}", visited.borrow());
 }
