@@ -176,7 +176,7 @@ pub(crate) struct Superblock {
     /// "not clean" durable before it changes the tables.
     pub(crate) index_crc: Option<u32>,
     /// Whether the loss of the block loses nothing: the other copy is durable, has the same content, and says
-    /// "not clean" or has a checksum of the index.
+    /// "not clean" or has a checksum of the index. A copy of the file that nobody has synced is another matter.
     pub(crate) may_be_lost: bool,
     /// Whether records were moved, so that the log alone does not have all.
     pub(crate) is_compacted: bool,

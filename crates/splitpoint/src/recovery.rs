@@ -429,10 +429,10 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     }
     extents.create_buckets(geometry.bucket_count())?;
     set_geometry(&region, geometry);
-    region.note_superblock_durable();
     let mut superblock = region.place_superblock(&superblock, true)?;
     if superblock.has_gdbm_mark {
         // The first copy too: whoever looks for the mark looks there.
+        region.note_durable_generation(superblock.generation);
         superblock = region.place_superblock(&superblock, true)?;
     }
     let log = Appender::new(

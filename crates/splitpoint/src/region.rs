@@ -25,9 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::births::Births;
 use crate::error::{Error, Result};
-use crate::format::{
-    GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
-};
+use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET};
 use crate::health::Health;
 use crate::index::line::LINE_BYTES;
 use crate::live::{LineWindow, Live, WORD_COUNT};
@@ -61,8 +59,8 @@ pub(crate) struct Region {
     device: Device,
     /// Whether the index is private memory of this handle, because it may not write the file.
     is_private: AtomicBool,
-    /// Whether the newest superblock is known to be durable, unless its flag says something else.
-    is_superblock_durable: AtomicBool,
+    /// The newest generation of the superblocks that this handle knows to be durable.
+    durable_generation: AtomicU64,
     /// Held while the handle learns of another size of the file.
     resizing: Mutex<()>,
     prefaulter: Prefaulter,
@@ -160,7 +158,7 @@ impl Region {
             births: Births::default(),
             device: Device { storage, live, health: Arc::default() },
             is_private: AtomicBool::new(is_private),
-            is_superblock_durable: AtomicBool::new(false),
+            durable_generation: AtomicU64::new(0),
             resizing: Mutex::default(),
             prefaulter: Prefaulter::default(),
         })
@@ -379,10 +377,10 @@ impl Region {
     /// The live header records a failure, for the next process: see
     /// [`write_again`](Self::write_again).
     pub(crate) fn sync_range(&self, offset: u64, bytes: u64) -> Result<()> {
+        // One that somebody writes meanwhile need not be among what is synced.
+        let generation = self.newest_generation_in(offset..offset + bytes);
         self.device.sync_range(offset, bytes)?;
-        if offset == 0 && bytes >= SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES {
-            self.note_superblock_durable();
-        }
+        self.note_durable_generation(generation);
         Ok(())
     }
 

@@ -47,9 +47,6 @@ impl TakeOver for GoOn {
         let mut opening =
             Opening { superblock, hash: self.hash.clone(), log, access, on_recovery: None };
         let is_clean = opening.superblock.is_clean;
-        if is_clean || last == LastTurn::Killed {
-            region.doubt_superblock();
-        }
         let mut mark = None;
         let (extents, (state, ..)) = match last {
             _ if is_clean => opening.go_on_from_close(region)?,

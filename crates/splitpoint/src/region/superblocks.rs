@@ -1,9 +1,10 @@
 //! Superblocks: each is written over a copy whose loss loses nothing, so a torn write leaves the other.
 //!
 //! That is the older one, unless a failed write has torn the newer one, or that says of itself that its loss loses
-//! nothing. A process that was killed may have written the newer one and not waited for it, so whoever comes next
-//! makes it durable before it writes over the older one.
+//! nothing. Another handle may have written the newer one and not waited for it, perhaps because its process was
+//! killed, so a handle that does not know it to be durable makes it so before it writes over the older one.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::Region;
@@ -35,7 +36,6 @@ impl Region {
     ) -> Result<()> {
         let next = self.place_superblock(superblock, is_clean)?;
         self.sync_range(next.offset(), SUPERBLOCK_BYTES)?;
-        self.note_superblock_durable();
         *superblock = next;
         Ok(())
     }
@@ -55,22 +55,34 @@ impl Region {
         Ok(())
     }
 
-    /// Notes that the newest superblock is durable, or that its loss would lose nothing.
-    pub(crate) fn note_superblock_durable(&self) {
-        self.is_superblock_durable.store(true, Ordering::Relaxed);
+    /// Notes that a superblock is durable, or that there is nothing yet which its loss would lose.
+    pub(crate) fn note_durable_generation(&self, generation: u64) {
+        self.durable_generation.fetch_max(generation, Ordering::Relaxed);
     }
 
-    /// Notes that another handle, which may have been killed, has written the newest superblock.
-    pub(crate) fn doubt_superblock(&self) {
-        self.is_superblock_durable.store(false, Ordering::Relaxed);
+    /// Returns the newest generation of the superblocks that are in a range of the file; 0 if none is.
+    pub(super) fn newest_generation_in(&self, range: Range<u64>) -> u64 {
+        let is_inside =
+            |&offset: &u64| range.start <= offset && offset + SUPERBLOCK_BYTES <= range.end;
+        if self.storage().is_volatile() {
+            return 0;
+        }
+        let blocks = SUPERBLOCK_OFFSETS.into_iter().filter(is_inside);
+        let found = blocks.filter_map(|offset| self.superblock_at(offset));
+        found.map(|superblock| superblock.generation).max().unwrap_or(0)
+    }
+
+    fn superblock_at(&self, offset: u64) -> Option<Superblock> {
+        Superblock::decode(&self.storage().read(offset, SUPERBLOCK_BYTES)).ok()
     }
 
     /// Writes the superblock over both copies, "not clean", and returns it as written. Neither need be durable.
     ///
     /// Only for a store in which nothing is durable yet, where a torn write loses nothing.
     pub(crate) fn place_both_superblocks(&self, superblock: &Superblock) -> Result<Superblock> {
-        self.note_superblock_durable();
+        self.note_durable_generation(superblock.generation);
         let first = self.place_superblock(superblock, false)?;
+        self.note_durable_generation(first.generation);
         self.place_superblock(&first, false)
     }
 
@@ -115,8 +127,8 @@ impl Region {
         if self.storage().is_volatile() {
             return None;
         }
-        let found = Superblock::decode(&self.storage().read(superblock.offset(), SUPERBLOCK_BYTES));
-        found.ok().filter(|found| found.generation == superblock.generation)
+        let found = self.superblock_at(superblock.offset());
+        found.filter(|found| found.generation == superblock.generation)
     }
 
     /// Returns whether the superblock after this one goes over the same copy, because the other one has to stay.
@@ -132,14 +144,12 @@ impl Region {
         }
         let own = superblock.offset();
         let has_to_stay = newest.is_some() && !superblock.may_be_lost;
-        let is_durable = self.is_superblock_durable.load(Ordering::Relaxed);
+        let is_durable = superblock.generation <= self.durable_generation.load(Ordering::Relaxed);
         if has_to_stay && is_durable {
             return Ok(false);
         }
-        let is_whole =
-            |offset| Superblock::decode(&self.storage().read(offset, SUPERBLOCK_BYTES)).is_ok();
         let mut others = SUPERBLOCK_OFFSETS.into_iter().filter(|&offset| offset != own);
-        if !has_to_stay && others.any(is_whole) {
+        if !has_to_stay && others.any(|offset| self.superblock_at(offset).is_some()) {
             return Ok(true);
         }
         if newest.is_some() {

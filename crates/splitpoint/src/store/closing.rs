@@ -378,6 +378,31 @@ mod tests {
         }
     }
 
+    /// Handles by turns write one in a turn and sync it between turns.
+    #[test]
+    fn a_superblock_that_nobody_has_synced_is_synced_before_the_other_copy_is_written() {
+        let disk = SimDisk::new();
+        flush_count(&disk, Durability::Buffered);
+        let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
+        db.put_with("second", "value", Durability::Sync).unwrap();
+        let region = &db.store().region;
+        let mut superblock = db.store().lock().unwrap().superblock.clone();
+        for is_synced in [false, true] {
+            superblock = region.place_superblock(&superblock, false).unwrap();
+            let own = superblock.offset();
+            if is_synced {
+                region.sync_range(own, SUPERBLOCK_BYTES).unwrap();
+            }
+            let before = disk.syncs().len();
+            region.write_superblock(&mut superblock, false).unwrap();
+            let syncs: Vec<u64> =
+                disk.syncs()[before..].iter().map(|(_, range)| range.start).collect();
+            let other = superblock.offset();
+            let expected = if is_synced { vec![other] } else { vec![own, other] };
+            assert!(own != other && syncs == expected, "{own} {other} {syncs:?}");
+        }
+    }
+
     /// A superblock that was written meanwhile has the new size, which its sync need not make durable.
     #[test]
     fn a_close_relies_on_no_size_that_is_not_durable() {

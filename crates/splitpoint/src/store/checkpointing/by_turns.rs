@@ -7,7 +7,7 @@
 //! |---|---|
 //! | a turn | the image of the last commit; the live header has its place |
 //! | between turns | the log up to that commit is made durable, and the image |
-//! | a turn | a superblock that names it, in the cache |
+//! | a turn | a superblock that names it, in the cache; one of another handle before it is made durable first |
 //! | between turns | that superblock is made durable |
 //! | a turn, and between | the same with the other superblock, of a store that is compacted |
 //! | a turn | the place of the checkpoint before is free, and what the log does not need any more |

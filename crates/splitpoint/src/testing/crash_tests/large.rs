@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::small::check_superblocks;
 use super::{Counts, History, Op, Point, Run, is_slow, mix, options, seed, with_checkpoints};
 use crate::Durability::{Async, Buffered, Sync};
 use crate::{Options, SimDisk};
@@ -101,6 +102,7 @@ pub(super) fn sweep(
         counts.kills += 1;
         point.check_kill()?;
         if point.is_before_sync {
+            check_superblocks(point)?;
             point.check_next_process(|next| {
                 let lost = next.disk.lose_power(mix(next.seed, next.number));
                 next.check_image(&lost, "one image").map(drop)

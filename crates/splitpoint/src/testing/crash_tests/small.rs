@@ -22,7 +22,8 @@ use super::{Counts, History, Op, Point, Run, is_slow, options, seed};
 use crate::Durability::{Async, Buffered, Sync};
 use crate::SimDisk;
 use crate::format::{
-    GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, u64_at,
+    GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
+    u64_at,
 };
 use crate::piece::piece_of;
 
@@ -211,14 +212,19 @@ fn between(tables: &[Range<usize>]) -> Vec<Range<usize>> {
 }
 
 /// Refuses a machine on which a power loss may take both superblocks.
-fn check_superblocks(point: &Point<'_>) -> Result<(), String> {
+pub(super) fn check_superblocks(point: &Point<'_>) -> Result<(), String> {
     // A device may write part of one only, whatever the size of its sectors.
     let (durable, cached) = (point.disk.outcomes().seeded(0).file(), point.disk.file());
     let is_on_its_way = |&at: &u64| {
         let block = at as usize..(at + SUPERBLOCK_BYTES) as usize;
         durable.get(block.clone()) != cached.get(block)
     };
-    if point.history.synced > 0 && SUPERBLOCK_OFFSETS.iter().all(is_on_its_way) {
+    let is_lost = |at: &u64| {
+        let start = *at as usize;
+        let block = durable.get(start..start + SUPERBLOCK_BYTES as usize);
+        is_on_its_way(at) || block.is_none_or(|block| Superblock::decode(block).is_err())
+    };
+    if point.history.synced > 0 && SUPERBLOCK_OFFSETS.iter().all(is_lost) {
         return Err("power lost, neither superblock is durable".to_string());
     }
     Ok(())
