@@ -328,7 +328,7 @@ impl LastWriter {
     /// Returns who had the last turn in a file that nobody changes, whose live header has this checksum.
     pub(crate) fn of(storage: &dyn Storage, live_crc: u32) -> Self {
         let word = |word| word_of(storage, word);
-        let turn = TurnWord(word(TURN));
+        let turn = read_turn(storage);
         let left = Left { turn, live_crc, at: Duration::from_nanos(word(LEFT_AT)) };
         let has_left = turn.has_ended() && word(LEFT) == left.word();
         let age = storage.since_boot().checked_sub(left.at);
@@ -341,7 +341,7 @@ impl LastWriter {
 /// Tells handles that take turns that a writer has the file which may do anything with it: before it
 /// does, so that a turn in which it is killed is not taken for one that has ended.
 pub(crate) fn note_other_writer(storage: &dyn Storage) -> io::Result<()> {
-    match TurnWord(word_of(storage, TURN)) {
+    match read_turn(storage) {
         TurnWord::NONE => Ok(()),
         _ => write_turn(storage, TurnWord::NONE),
     }
@@ -358,6 +358,11 @@ pub(crate) fn may_be_table(bytes: &[u8]) -> bool {
         && is_half_and_bit(WANTED)
         && is_half(HANDED)
         && places.all(is_place)
+}
+
+/// Returns who has a turn, or had the last one, where the table is not mapped.
+pub(crate) fn read_turn(storage: &dyn Storage) -> TurnWord {
+    TurnWord(word_of(storage, TURN))
 }
 
 /// Notes who has a turn, or had the last one, where the table is not mapped.

@@ -72,7 +72,8 @@ struct Machine {
     tells_mount: bool,
     /// Whether the file has a write hint, which an unmount takes away.
     has_write_hint: AtomicBool,
-    open: Mutex<Option<Arc<Image>>>,
+    /// The handles, which have the file in one page cache.
+    open: Mutex<Vec<Arc<Image>>>,
     fault: Mutex<FaultPlan>,
     /// Number of random numbers returned so far.
     random_count: AtomicU64,
@@ -163,13 +164,21 @@ struct FaultPlan {
     file_at_failure: Option<Vec<u8>>,
 }
 
+/// The file as all its handles see it.
+#[derive(Debug)]
+struct PageCache {
+    view: Lent,
+    file_bytes: AtomicU64,
+}
+
 /// The memory of an open store.
 #[derive(Debug)]
 struct Image {
-    view: Lent,
+    cache: Arc<PageCache>,
     windows: [Lent; 3],
     pieces: Mutex<Vec<MappedPiece>>,
-    file_bytes: AtomicU64,
+    /// Whether the process that has the handle was killed while others have the file open: it stores nothing.
+    is_killed: AtomicBool,
 }
 
 /// A piece of a window, mapped to a part of the file.
@@ -307,11 +316,11 @@ impl Machine {
 
     /// Returns the disk, with all stores through mappings so far.
     fn disk(&self) -> MutexGuard<'_, Disk> {
-        let open = lock(&self.open).clone();
+        let images = lock(&self.open).clone();
+        carry_all(&images);
         let mut disk = lock(&self.disk);
-        if let Some(image) = open {
-            let file = image.file();
-            disk.see(0, &file, How::Stored);
+        if let Some(image) = images.first() {
+            disk.see(0, &image.cache.file(), How::Stored);
         }
         disk
     }
@@ -341,18 +350,51 @@ impl SimDisk {
     ///
     /// As [`Options::open`], and a fault that was set.
     pub fn open(&self, options: &Options) -> Result<Db> {
+        self.open_with(&[], options)
+    }
+
+    /// Opens the store once more, as another process does beside the handles of this machine.
+    ///
+    /// While one of them is in a call, only a test that has it go on within that call may call another one.
+    #[cfg(test)]
+    pub(crate) fn open_beside(&self, options: &Options) -> Result<Db> {
+        let others = lock(&self.0.open).clone();
+        self.open_with(&others, options)
+    }
+
+    fn open_with(&self, others: &[Arc<Image>], options: &Options) -> Result<Db> {
         drop(self.0.disk());
-        let storage = Sim::new(self.0.clone())
+        let storage = Sim::new(self.0.clone(), others)
             .map_err(|source| super::failure::io_error("open", Path::new(PATH), source))?;
         let may_create = options.create != Create::Never;
         let opened = crate::recovery::open_storage(Box::new(storage), options, may_create)?;
         Ok(Db::from_opened(opened, options))
     }
 
+    /// Returns the same machine.
+    #[cfg(test)]
+    pub(crate) fn same(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// Kills the process whose handle has this storage, or was opened last, while the others stay.
+    #[cfg(test)]
+    pub(crate) fn kill_one(&self, storage: Option<&dyn Storage>) {
+        drop(self.0.disk());
+        let mut open = lock(&self.0.open);
+        let is_it = |image: &Arc<Image>| {
+            let live = image.windows[WindowKind::Live.number()].span().base;
+            storage.is_none_or(|storage| storage.window(WindowKind::Live).base == live)
+        };
+        if let Some(number) = open.iter().rposition(is_it) {
+            open.remove(number).is_killed.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the storage without a store.
     #[cfg(test)]
     pub(crate) fn storage(&self) -> io::Result<Box<dyn Storage>> {
-        Ok(Box::new(Sim::new(self.0.clone())?))
+        Ok(Box::new(Sim::new(self.0.clone(), &[])?))
     }
 
     /// Saves what the file still holds into a table in memory, as
@@ -585,10 +627,27 @@ impl Outcomes {
     }
 }
 
+impl PageCache {
+    fn new(file: &[u8]) -> io::Result<Self> {
+        let view = Lent::new()?;
+        view.commit(file.len() as u64)?;
+        copy_to(view.span(), 0, file);
+        Ok(Self { view, file_bytes: AtomicU64::new(file.len() as u64) })
+    }
+
+    fn file(&self) -> Vec<u8> {
+        copy_from(self.view.span(), 0, self.file_bytes.load(Ordering::Acquire))
+    }
+}
+
 impl Image {
-    /// Copies the stores through windows to the view.
-    fn carry(&self) {
-        let view = self.view.span();
+    /// Copies the stores through windows to the view, and returns where they are in the file.
+    fn carry(&self) -> Vec<Range<u64>> {
+        let mut stored = Vec::new();
+        if self.is_killed.load(Ordering::Relaxed) {
+            return stored;
+        }
+        let view = self.cache.view.span();
         // One for all pieces: a crash test comes here at each event.
         let mut content = Vec::new();
         for piece in &mut *lock(&self.pieces) {
@@ -601,17 +660,14 @@ impl Image {
             // Only the changed words: the granules may have another use by now.
             for (word, (new, old)) in content.chunks(8).zip(piece.common.chunks(8)).enumerate() {
                 if new != old {
-                    copy_to(view, piece.offset + 8 * word as u64, new);
+                    let offset = piece.offset + 8 * word as u64;
+                    copy_to(view, offset, new);
+                    stored.push(offset..offset + 8);
                 }
             }
             piece.common.copy_from_slice(&content);
         }
-    }
-
-    /// Returns the file.
-    fn file(&self) -> Vec<u8> {
-        self.carry();
-        copy_from(self.view.span(), 0, self.file_bytes.load(Ordering::Acquire))
+        stored
     }
 
     /// Updates the windows that are mapped to a range of the file.
@@ -619,9 +675,25 @@ impl Image {
         for piece in &mut *lock(&self.pieces) {
             let bytes = piece.common.len() as u64;
             if piece.offset < range.end && range.start < piece.offset + bytes {
-                piece.common = copy_from(self.view.span(), piece.offset, bytes);
+                piece.common = copy_from(self.cache.view.span(), piece.offset, bytes);
                 copy_to(self.windows[piece.kind.number()].span(), piece.at, &piece.common);
             }
+        }
+    }
+}
+
+/// Copies what was stored through the windows of each handle to those of all.
+fn carry_all(images: &[Arc<Image>]) {
+    let stored: Vec<_> = images.iter().flat_map(|image| image.carry()).collect();
+    if images.len() > 1 {
+        refresh_all(images, &stored);
+    }
+}
+
+fn refresh_all(images: &[Arc<Image>], ranges: &[Range<u64>]) {
+    for image in images {
+        for range in ranges {
+            image.refresh(range);
         }
     }
 }
@@ -661,24 +733,28 @@ struct Sim {
 }
 
 impl Sim {
-    fn new(machine: Arc<Machine>) -> io::Result<Self> {
+    /// Opens the file beside these handles, whose page cache it shares. Others are not there any more.
+    fn new(machine: Arc<Machine>, others: &[Arc<Image>]) -> io::Result<Self> {
+        let cache = match others.first() {
+            Some(other) => other.cache.clone(),
+            None => Arc::new(PageCache::new(lock(&machine.disk).file())?),
+        };
         let [live, buckets, overflow] = WindowKind::ALL.map(|_| Lent::new());
         let image = Arc::new(Image {
-            view: Lent::new()?,
+            cache,
             windows: [live?, buckets?, overflow?],
             pieces: Mutex::default(),
-            file_bytes: AtomicU64::new(0),
+            is_killed: AtomicBool::new(false),
         });
-        let file = lock(&machine.disk).file().to_vec();
-        image.view.commit(file.len() as u64)?;
-        copy_to(image.view.span(), 0, &file);
-        image.file_bytes.store(file.len() as u64, Ordering::Release);
-        *lock(&machine.open) = Some(image.clone());
+        *lock(&machine.open) = others.iter().chain([&image]).cloned().collect();
         Ok(Self { machine, image })
     }
 
     /// Counts a call, and returns its error or another fault.
     fn call(&self) -> io::Result<Option<SimFault>> {
+        if self.image.is_killed.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the process was killed"));
+        }
         may_be_killed();
         let mut plan = lock(&self.machine.fault);
         plan.call_count += 1;
@@ -701,7 +777,8 @@ impl Sim {
     /// Keeps the file as it is when the device first fails.
     fn note_failure(&self, error: &io::Error) {
         if super::is_of_device(error) {
-            let file = self.image.file();
+            self.carry();
+            let file = self.image.cache.file();
             lock(&self.machine.fault).file_at_failure.get_or_insert(file);
         }
     }
@@ -752,12 +829,26 @@ impl Sim {
     /// Returns whether no later process has opened the file; calls of an earlier one have no
     /// effect.
     fn is_current(&self) -> bool {
-        lock(&self.machine.open).as_ref().is_some_and(|image| Arc::ptr_eq(image, &self.image))
+        lock(&self.machine.open).iter().any(|image| Arc::ptr_eq(image, &self.image))
+    }
+
+    /// Returns the handles that share its page cache, and itself.
+    fn sharing(&self) -> Vec<Arc<Image>> {
+        let images = lock(&self.machine.open).clone();
+        if self.is_current() { images } else { vec![self.image.clone()] }
+    }
+
+    fn carry(&self) {
+        carry_all(&self.sharing());
+    }
+
+    fn refresh(&self, range: Range<u64>) {
+        refresh_all(&self.sharing(), &[range]);
     }
 
     /// Records the stores through mappings in a range.
     fn note_stores(&self, range: &Range<u64>) {
-        self.image.carry();
+        self.carry();
         if self.is_current() {
             let stored = copy_from(self.view(), range.start, range.end - range.start);
             lock(&self.machine.disk).see(range.start as usize, &stored, How::Stored);
@@ -766,11 +857,14 @@ impl Sim {
 
     /// Writes to the file; the windows show it at once.
     fn write(&self, offset: u64, bytes: &[u8]) {
+        if self.image.is_killed.load(Ordering::Relaxed) {
+            return;
+        }
         let range = offset..offset + bytes.len() as u64;
         assert!(range.end <= self.file_bytes());
         self.note_stores(&range);
-        copy_to(self.image.view.span(), offset, bytes);
-        self.image.refresh(&range);
+        copy_to(self.view(), offset, bytes);
+        self.refresh(range);
         if self.is_current() {
             lock(&self.machine.disk).see(offset as usize, bytes, How::Written);
         }
@@ -784,7 +878,7 @@ impl Sim {
     }
 
     fn resize(&self, bytes: u64) {
-        self.image.file_bytes.store(bytes, Ordering::Release);
+        self.image.cache.file_bytes.store(bytes, Ordering::Release);
         if self.is_current() {
             lock(&self.machine.disk).resize(bytes as usize);
         }
@@ -795,10 +889,7 @@ impl Sim {
 impl Drop for Sim {
     fn drop(&mut self) {
         drop(self.machine.disk());
-        let mut open = lock(&self.machine.open);
-        if open.as_ref().is_some_and(|image| Arc::ptr_eq(image, &self.image)) {
-            *open = None;
-        }
+        lock(&self.machine.open).retain(|image| !Arc::ptr_eq(image, &self.image));
     }
 }
 
@@ -856,11 +947,11 @@ impl Storage for Sim {
     }
 
     fn file_bytes(&self) -> u64 {
-        self.image.file_bytes.load(Ordering::Acquire)
+        self.image.cache.file_bytes.load(Ordering::Acquire)
     }
 
     fn view(&self) -> Span {
-        self.image.view.span()
+        self.image.cache.view.span()
     }
 
     fn window(&self, kind: WindowKind) -> Span {
@@ -894,7 +985,7 @@ impl Storage for Sim {
                 return Err(no_room());
             }
         }
-        self.image.view.commit(bytes)?;
+        self.image.cache.view.commit(bytes)?;
         self.resize(bytes.max(self.file_bytes()));
         Ok(())
     }
@@ -905,8 +996,8 @@ impl Storage for Sim {
         assert!(bytes <= before);
         self.note_stores(&(bytes..before));
         // The bytes that return when the file grows again are zero.
-        copy_to(self.image.view.span(), bytes, &vec![0; (before - bytes) as usize]);
-        self.image.refresh(&(bytes..before));
+        copy_to(self.view(), bytes, &vec![0; (before - bytes) as usize]);
+        self.refresh(bytes..before);
         lock(&self.machine.room).holes.retain(|&hole| hole < bytes / GRANULE_BYTES);
         self.resize(bytes);
         Ok(())
@@ -944,7 +1035,7 @@ impl Storage for Sim {
         self.call_again()?;
         let window = &self.image.windows[kind.number()];
         window.commit(at + bytes)?;
-        self.image.carry();
+        self.carry();
         let mut pieces = lock(&self.image.pieces);
         pieces.retain(|piece| (piece.kind, piece.at) != (kind, at));
         match backing {
@@ -960,7 +1051,7 @@ impl Storage for Sim {
 
     fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
         self.call_again()?;
-        self.image.carry();
+        self.carry();
         lock(&self.image.pieces).retain(|piece| (piece.kind, piece.at) != (kind, at));
         copy_to(self.image.windows[kind.number()].span(), at, &vec![0; bytes as usize]);
         Ok(())

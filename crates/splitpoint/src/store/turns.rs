@@ -51,7 +51,7 @@ use crate::storage::Room;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
-use crate::storage::reader_table::{Left, TurnWord, write_left, write_turn};
+use crate::storage::reader_table::{Left, TurnWord, read_turn, write_left, write_turn};
 use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
@@ -289,7 +289,7 @@ impl Store {
 
     fn begin_turn_in_place(&self, turns: &Turns, writer: &mut Writer) -> Result<()> {
         self.refuse_after_failed_sync()?;
-        let found = self.turn_word(writer)?;
+        let found = self.turn_word()?;
         let is_own = found == writer.turn.word && self.others.is_some();
         let number = match is_own {
             // Whoever has looked meanwhile sees another word.
@@ -347,10 +347,10 @@ impl Store {
     }
 
     /// Returns who had the last turn. On a simulated machine another handle always had it.
-    fn turn_word(&self, writer: &Writer) -> Result<TurnWord> {
+    fn turn_word(&self) -> Result<TurnWord> {
         match &self.others {
             Some(others) => others.turn().map_err(|source| self.table_error(source)),
-            None => Ok(writer.turn.word),
+            None => Ok(read_turn(self.region.storage())),
         }
     }
 
@@ -502,7 +502,9 @@ impl Store {
             self.group.set_syncing_since(writer.pace.begin_sync(written));
         }
         let begun = Instant::now();
+        meanwhile::at(Point::BeforeFlush);
         let lsn = self.sync_by_turns()?;
+        meanwhile::at(Point::BehindFlush);
         self.lock()?.pace.end_sync(begun.elapsed());
         Ok(lsn)
     }

@@ -14,6 +14,7 @@
 //! | [`compact`] | all, while records move and space is used again | some by seed |
 //! | [`copies`] | between the copies of moved records and what names them | made for the purpose |
 //! | [`turns`] | the same, where each change begins with what the one before has left in the file | |
+//! | [`handles`] | all, while several handles change the file; one of them dies and another one goes on | some by seed |
 //! | [`snapshot`] | all, beside snapshots and in transactions | some by seed |
 //! | [`full`] | some, on a full disk on which keys are deleted | some by seed |
 //! | [`spilled`] | the same of transactions that are kept in files before they commit | some by seed |
@@ -26,6 +27,7 @@ mod compact;
 mod copies;
 mod fault;
 mod full;
+mod handles;
 mod large;
 mod mutants;
 mod shrink;
@@ -49,6 +51,7 @@ use crate::format::{
 use crate::hash::{HashFunction, HashId};
 use crate::live::{Live, WORD_COUNT};
 use crate::table::{BatchAtomicity, Table};
+use crate::testing::meanwhile;
 use crate::{Db, Durability, Options, Recovery, SimDisk};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -98,6 +101,10 @@ enum Op {
     Kill,
     /// The power goes, with an image chosen by this seed.
     LosePower(u64),
+    /// An operation of another handle than the first, which is number 0.
+    By(usize, Box<Op>),
+    /// An operation, and those of other handles of which one comes before and behind each of its flushes.
+    Meanwhile(Box<Op>, Vec<Op>),
 }
 
 /// Changes that are there together or not at all.
@@ -269,6 +276,11 @@ struct Point<'a> {
     /// Number of the event in the run.
     number: u64,
     seed: u64,
+    /// The handle that is in a call; `None` while it is being opened.
+    caller: Option<&'a Rc<Db>>,
+    /// The number of the handle whose flush waits for that call to end.
+    waiting: Option<usize>,
+    handles: &'a BTreeMap<usize, Rc<Db>>,
 }
 
 impl Point<'_> {
@@ -377,12 +389,31 @@ struct Shared {
     number: Cell<u64>,
     last_event: Cell<(u64, bool)>,
     moved_bytes: Cell<u64>,
+    /// The handles of the machine by number.
+    handles: RefCell<BTreeMap<usize, Rc<Db>>>,
+    /// The number of the one that is in a call.
+    caller: Cell<usize>,
+    /// The number of the one whose flush waits for that call to end.
+    waiting: Cell<Option<usize>>,
+    /// Whether the machine is looked at, and what is opened are copies of it.
+    is_visited: Cell<bool>,
 }
 
 impl Run {
     /// Runs the program and shows `visit` each event; an error says where.
     fn on(
         &self,
+        disk: SimDisk,
+        history: History,
+        visit: impl FnMut(&Point<'_>) -> Result<(), String> + 'static,
+    ) -> Result<Ran, String> {
+        self.on_with(BTreeMap::new(), disk, history, visit)
+    }
+
+    /// Does the same on a machine that has these handles.
+    fn on_with(
+        &self,
+        handles: BTreeMap<usize, Rc<Db>>,
         disk: SimDisk,
         history: History,
         visit: impl FnMut(&Point<'_>) -> Result<(), String> + 'static,
@@ -395,6 +426,10 @@ impl Run {
             number: Cell::new(0),
             last_event: Cell::new((u64::MAX, false)),
             moved_bytes: Cell::new(0),
+            handles: RefCell::new(handles),
+            caller: Cell::new(0),
+            waiting: Cell::new(None),
+            is_visited: Cell::new(false),
         });
         let observer = {
             let (shared, options, seed) = (shared.clone(), self.options.clone(), self.seed);
@@ -409,7 +444,10 @@ impl Run {
             self.ops.len(),
             self.seed
         );
-        let failure = shared.failure.borrow_mut().take();
+        let failure = shared.failure.replace(Some("it has ended".to_string()));
+        // After a panic the observer is still there.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(shared.handles.take())));
+        let driven = dropped.and(driven);
         match (failure, driven) {
             (Some(failure), _) => Err(format!("{at}: {failure}")),
             (None, Ok(Ok(()))) => {
@@ -420,55 +458,22 @@ impl Run {
         }
     }
 
-    fn drive(&self, shared: &Shared) -> Result<(), String> {
-        let open = || {
-            let disk = shared.disk.borrow().clone();
-            disk.open(&self.options).map_err(|error| format!("cannot open: {error}"))
-        };
-        let mut db = open()?;
+    fn drive(&self, shared: &Rc<Shared>) -> Result<(), String> {
+        shared.handle(0, &self.options)?;
         for (i, op) in self.ops.iter().enumerate() {
             if shared.failure.borrow().is_some() {
                 break;
             }
             shared.op.set(i);
-            let failed = |error: crate::Error| format!("{op:?}: {error}");
-            match op {
-                Op::Reopen => {
-                    shared.count_moves(&db);
-                    db.close().map_err(failed)?;
-                    shared.settle(true);
-                    db = open()?;
-                }
-                Op::Kill => {
-                    shared.count_moves(&db);
-                    let killed = shared.disk.borrow().kill();
-                    shared.become_machine(killed);
-                    drop(db);
-                    db = open()?;
-                }
-                Op::LosePower(seed) => {
-                    shared.count_moves(&db);
-                    let lost = shared.disk.borrow().lose_power(*seed);
-                    let mut history = shared.history.borrow().clone();
-                    let (found, _) =
-                        examine(&lost.kill(), &self.options, &history, history.synced)?;
-                    history.states.truncate(found + 1);
-                    (history.acknowledged, history.synced) = (found, found);
-                    shared.become_machine(lost);
-                    shared.history.replace(history);
-                    drop(db);
-                    db = open()?;
-                }
-                _ => {
-                    let is_synced = step(&db, op, shared).map_err(failed)?;
-                    shared.settle(is_synced);
-                }
-            }
+            shared.act(op, &self.options)?;
         }
-        shared.count_moves(&db);
-        db.store().close().map_err(|error| format!("cannot close: {error}"))?;
-        shared.settle(true);
+        let numbers: Vec<usize> = shared.handles.borrow().keys().copied().collect();
+        for number in numbers.into_iter().rev() {
+            let db = shared.handle(number, &self.options)?;
+            shared.close(&db).map_err(|error| format!("cannot close: {error}"))?;
+        }
         // Images are made before a sync, and what a close has written last need not be synced.
+        let db = shared.handle(0, &self.options)?;
         let synced = db.store().region.sync_range(0, LIVE_OFFSET);
         synced.map_err(|error| format!("cannot sync: {error}"))
     }
@@ -560,7 +565,9 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
             };
             hold(db, &before, key, ops, step_of).map(|()| false)
         }
-        Op::Reopen | Op::Kill | Op::LosePower(_) => unreachable!("the caller does these"),
+        Op::Reopen | Op::Kill | Op::LosePower(_) | Op::By(..) | Op::Meanwhile(..) => {
+            unreachable!("the caller does these")
+        }
     }
 }
 
@@ -609,6 +616,102 @@ fn change((key, value): &(Vec<u8>, Option<Vec<u8>>)) -> Change<'_> {
 }
 
 impl Shared {
+    /// Returns a handle, which is opened if it is not there.
+    fn handle(&self, number: usize, options: &Options) -> Result<Rc<Db>, String> {
+        self.caller.set(number);
+        if let Some(db) = self.handles.borrow().get(&number) {
+            return Ok(db.clone());
+        }
+        let disk = self.disk.borrow().clone();
+        let db = disk.open_beside(options).map_err(|error| format!("cannot open: {error}"))?;
+        let db = Rc::new(db);
+        self.handles.borrow_mut().insert(number, db.clone());
+        Ok(db)
+    }
+
+    /// Does an operation.
+    fn act(self: &Rc<Self>, op: &Op, options: &Options) -> Result<(), String> {
+        match op {
+            Op::By(number, op) => self.act_by(*number, op, options),
+            Op::Meanwhile(op, ops) => self.act_while(op, ops.clone(), options),
+            op => self.act_by(0, op, options),
+        }
+    }
+
+    /// Does an operation, and one of `ops` at each of its points between turns, if the handle stays there.
+    fn act_while(self: &Rc<Self>, op: &Op, ops: Vec<Op>, options: &Options) -> Result<(), String> {
+        let (shared, mut ops) = (self.clone(), ops.into_iter());
+        let of_others = options.clone();
+        let change = move |point| {
+            let is_flush =
+                matches!(point, meanwhile::Point::BeforeFlush | meanwhile::Point::BehindFlush);
+            if !is_flush || shared.is_visited.get() {
+                return;
+            }
+            let Some(op) = ops.next() else { return };
+            let caller = shared.caller.get();
+            shared.waiting.set(Some(caller));
+            if let Err(error) = shared.act(&op, &of_others) {
+                shared.failure.borrow_mut().get_or_insert(format!("meanwhile, {op:?}: {error}"));
+            }
+            shared.caller.set(caller);
+            shared.waiting.set(None);
+        };
+        meanwhile::with(change, || self.act(op, options))
+    }
+
+    /// Has a handle do an operation.
+    fn act_by(&self, number: usize, op: &Op, options: &Options) -> Result<(), String> {
+        let db = self.handle(number, options)?;
+        let failed = |error: crate::Error| format!("{op:?}: {error}");
+        match op {
+            Op::Reopen => {
+                self.close(&db).map_err(failed)?;
+                self.handles.borrow_mut().remove(&number);
+                drop(db);
+            }
+            Op::Kill => {
+                self.count_moves(&db);
+                if self.handles.borrow().len() == 1 {
+                    let killed = self.disk.borrow().kill();
+                    self.become_machine(killed);
+                } else {
+                    self.disk.borrow().kill_one(Some(db.store().region.storage()));
+                }
+                self.handles.borrow_mut().remove(&number);
+                drop(db);
+            }
+            Op::LosePower(seed) => {
+                self.handles.borrow().values().for_each(|db| self.count_moves(db));
+                let lost = self.disk.borrow().lose_power(*seed);
+                let mut history = self.history.borrow().clone();
+                let (found, _) = examine(&lost.kill(), options, &history, history.synced)
+                    .map_err(|error| format!("power lost: {error}"))?;
+                history.states.truncate(found + 1);
+                (history.acknowledged, history.synced) = (found, found);
+                self.become_machine(lost);
+                self.history.replace(history);
+                self.handles.take();
+                drop(db);
+            }
+            _ => {
+                let is_synced = step(&db, op, self).map_err(failed)?;
+                self.settle(is_synced);
+                return Ok(());
+            }
+        }
+        self.handle(number, options).map(drop)
+    }
+
+    fn close(&self, db: &Db) -> crate::Result<()> {
+        self.count_moves(db);
+        // One by turns that has changed nothing promises nothing of what others have.
+        let promises = !db.store().takes_turns() || db.store().lock()?.change_count > 0;
+        db.store().close()?;
+        self.settle(promises);
+        Ok(())
+    }
+
     /// Says that all that was tried has been acknowledged, as synced or not.
     fn settle(&self, is_synced: bool) {
         let mut history = self.history.borrow_mut();
@@ -645,6 +748,7 @@ impl Shared {
             return;
         }
         self.number.set(self.number.get() + 1);
+        let handles = self.handles.borrow();
         let point = Point {
             disk: &disk,
             options,
@@ -652,8 +756,14 @@ impl Shared {
             is_before_sync: event.1,
             number: self.number.get(),
             seed,
+            caller: handles.get(&self.caller.get()),
+            waiting: self.waiting.get(),
+            handles: &handles,
         };
-        if let Err(failure) = visit(&point) {
+        self.is_visited.set(true);
+        let visited = visit(&point);
+        self.is_visited.set(false);
+        if let Err(failure) = visited {
             self.failure.replace(Some(failure));
         }
     }

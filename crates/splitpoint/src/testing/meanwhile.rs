@@ -20,6 +20,10 @@ pub(crate) enum Point {
     ListKnown,
     /// A sync by turns has loaded the commit, and has not read the log.
     SyncBegun,
+    /// A handle by turns is about to flush what it made in a turn, and has none.
+    BeforeFlush,
+    /// It has flushed that, and does not remember it yet.
+    BehindFlush,
 }
 
 /// Lets happen what a test has asked for.
@@ -51,9 +55,17 @@ mod switch {
     /// Runs `what` on this thread, and `change` at each point that it comes to.
     pub(crate) fn with<T>(change: impl FnMut(Point) + 'static, what: impl FnOnce() -> T) -> T {
         CHANGE.set(Some(Box::new(change)));
-        let result = what();
-        // A handle that the change has is closed by its drop, and comes to points too.
-        drop(CHANGE.take());
-        result
+        let _end = End;
+        what()
+    }
+
+    /// Ends the changes, also behind a panic.
+    struct End;
+
+    impl Drop for End {
+        fn drop(&mut self) {
+            // A handle that the change has is closed by its drop, and comes to points too.
+            drop(CHANGE.take());
+        }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum Mutant {
     TrustsLogUnread,
     /// A superblock is written over the only copy that is durable.
     LosesBothSuperblocks,
+    /// A handle that has synced a superblock takes a newer one of another handle for durable.
+    TakesNewestForDurable,
     /// Opening trusts tables by lines that it has read from whatever file has the descriptor now.
     BelievesStrangers,
     /// Opening takes the last handle that took turns for one that was closed in order.

@@ -39,6 +39,7 @@ use crate::options::Sharing;
 use crate::region::Region;
 use crate::space::Extent;
 use crate::store::{Store, Writer};
+use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
 /// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
@@ -289,6 +290,7 @@ impl Store {
             ending.is_asked = true;
             (*ending, range)
         };
+        meanwhile::at(Point::BeforeFlush);
         if !mutant::is_made(Mutant::NamesUnsynced) {
             if ending.named_count == 0 {
                 self.wait_durable(ending.name.lsn, false)?;
@@ -299,6 +301,7 @@ impl Store {
             let synced = self.region.sync_range(range.offset, range.bytes);
             synced.inspect_err(|error| self.group.fail(error))?;
         }
+        meanwhile::at(Point::BehindFlush);
         let mut writer = self.lock()?;
         // Another thread may have freed it, or gone on with it.
         if let Progress::Ending(now) = &mut writer.checkpoints.progress

@@ -92,12 +92,21 @@ pub(super) fn sweep(
 ) -> Result<Counts, String> {
     let run = Run { options, ops: ops.to_vec(), seed };
     let counts = Rc::new(RefCell::new(Counts::default()));
-    let sum = counts.clone();
-    let visit = move |point: &Point<'_>| {
+    let ran = run.on(disk, History::default(), visit(depth, counts.clone()))?;
+    let counts = *counts.borrow();
+    Ok(Counts { moved_bytes: ran.moved_bytes, ..counts })
+}
+
+/// Returns what looks at an event, and counts.
+pub(super) fn visit(
+    depth: Depth,
+    counts: Rc<RefCell<Counts>>,
+) -> impl FnMut(&Point<'_>) -> Result<(), String> {
+    move |point| {
         if point.number % depth.share.1 != depth.share.0 {
             return Ok(());
         }
-        let counts = &mut *sum.borrow_mut();
+        let counts = &mut *counts.borrow_mut();
         counts.points += 1;
         counts.kills += 1;
         point.check_kill()?;
@@ -125,10 +134,7 @@ pub(super) fn sweep(
             counts.second += point.check_second_crash(image_seed, 1 + depth.images / 128)?;
         }
         Ok(())
-    };
-    let ran = run.on(disk, History::default(), visit)?;
-    let counts = *counts.borrow();
-    Ok(Counts { moved_bytes: ran.moved_bytes, ..counts })
+    }
 }
 
 /// Makes a synced change to what a crash has left, and cuts the power: both must be there.
