@@ -409,6 +409,11 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     // In memory the index has its own windows, and no place among the segments.
     let is_private = storage.is_volatile();
     let region = Arc::new(Region::new(storage, is_private)?);
+    if region.live().has_failed_sync() {
+        // One of an earlier creation, which left no store: the first sync of this one writes all of it.
+        region.write_again(0, region.view.file_bytes())?;
+        region.live().clear_sync_failed();
+    }
     region.live().initialize();
     region.set_pid();
     let mut extents = Extents::of(&region);

@@ -19,10 +19,12 @@
 //! | [`full`] | some, on a full disk on which keys are deleted | some by seed |
 //! | [`spilled`] | the same of transactions that are kept in files before they commit | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
+//! | [`beside`] | the same of one handle, while others have the file | the same |
 //!
 //! Nothing depends on time, processes, threads or chance: a failure says the seed, the operation and the event,
 //! and happens again with `SPLITPOINT_SEED` set to that seed.
 
+mod beside;
 mod compact;
 mod copies;
 mod fault;
@@ -395,6 +397,8 @@ struct Shared {
     caller: Cell<usize>,
     /// The number of the one whose flush waits for that call to end.
     waiting: Cell<Option<usize>>,
+    /// How many commits had been tried when it began.
+    tried_before: Cell<usize>,
     /// Whether the machine is looked at, and what is opened are copies of it.
     is_visited: Cell<bool>,
 }
@@ -418,19 +422,7 @@ impl Run {
         history: History,
         visit: impl FnMut(&Point<'_>) -> Result<(), String> + 'static,
     ) -> Result<Ran, String> {
-        let shared = Rc::new(Shared {
-            disk: RefCell::new(Rc::new(disk)),
-            history: RefCell::new(history),
-            failure: RefCell::default(),
-            op: Cell::new(0),
-            number: Cell::new(0),
-            last_event: Cell::new((u64::MAX, false)),
-            moved_bytes: Cell::new(0),
-            handles: RefCell::new(handles),
-            caller: Cell::new(0),
-            waiting: Cell::new(None),
-            is_visited: Cell::new(false),
-        });
+        let shared = Rc::new(Shared::new(disk, history, handles));
         let observer = {
             let (shared, options, seed) = (shared.clone(), self.options.clone(), self.seed);
             let mut visit = visit;
@@ -616,6 +608,23 @@ fn change((key, value): &(Vec<u8>, Option<Vec<u8>>)) -> Change<'_> {
 }
 
 impl Shared {
+    fn new(disk: SimDisk, history: History, handles: BTreeMap<usize, Rc<Db>>) -> Self {
+        Self {
+            disk: RefCell::new(Rc::new(disk)),
+            history: RefCell::new(history),
+            failure: RefCell::default(),
+            op: Cell::new(0),
+            number: Cell::new(0),
+            last_event: Cell::new((u64::MAX, false)),
+            moved_bytes: Cell::new(0),
+            handles: RefCell::new(handles),
+            caller: Cell::new(0),
+            waiting: Cell::new(None),
+            tried_before: Cell::new(0),
+            is_visited: Cell::new(false),
+        }
+    }
+
     /// Returns a handle, which is opened if it is not there.
     fn handle(&self, number: usize, options: &Options) -> Result<Rc<Db>, String> {
         self.caller.set(number);
@@ -645,12 +654,13 @@ impl Shared {
         let change = move |point| {
             let is_flush =
                 matches!(point, meanwhile::Point::BeforeFlush | meanwhile::Point::BehindFlush);
-            if !is_flush || shared.is_visited.get() {
+            if !is_flush || shared.is_visited.get() || shared.failure.borrow().is_some() {
                 return;
             }
             let Some(op) = ops.next() else { return };
             let caller = shared.caller.get();
             shared.waiting.set(Some(caller));
+            shared.tried_before.set(shared.history.borrow().tried());
             if let Err(error) = shared.act(&op, &of_others) {
                 shared.failure.borrow_mut().get_or_insert(format!("meanwhile, {op:?}: {error}"));
             }
@@ -712,12 +722,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Says that all that was tried has been acknowledged, as synced or not.
+    /// Says that all that was tried has been acknowledged, as synced or not; but not what has failed meanwhile.
     fn settle(&self, is_synced: bool) {
         let mut history = self.history.borrow_mut();
-        history.acknowledged = history.tried();
+        let has_failed = self.failure.borrow().is_some();
+        let tried = if has_failed { self.tried_before.get() } else { history.tried() };
+        history.acknowledged = history.acknowledged.max(tried);
         if is_synced {
-            history.synced = history.tried();
+            history.synced = history.synced.max(tried);
         }
     }
 

@@ -30,9 +30,9 @@ fn much(i: u64, n: u64) -> Op {
 }
 
 /// Gives each operation to one of two handles, and has the other one act whenever that is about to flush.
-fn interleave(ops: Vec<Op>) -> Vec<Op> {
+pub(super) fn interleave(ops: Vec<Op>) -> Vec<Op> {
     let interleaved = spread(ops, 2).into_iter().enumerate().map(|(i, op)| {
-        let Op::By(number, _) = op else { unreachable!("each has its handle") };
+        let Op::By(number, op) = op else { unreachable!("each has its handle") };
         let other = 1 - number;
         let at = mix(seed(), i as u64) % 8;
         let meanwhile = (0..8).map(|n| {
@@ -46,10 +46,10 @@ fn interleave(ops: Vec<Op>) -> Vec<Op> {
             Op::By(other, Box::new(op))
         });
         let meanwhile = meanwhile.collect();
-        match op {
-            Op::By(number, op) if matches!(*op, Op::LosePower(_)) => Op::By(number, op),
-            op => Op::Meanwhile(Box::new(op), meanwhile),
-        }
+        // The changes of a `PutMany` have flushes between them.
+        let is_alone = matches!(*op, Op::LosePower(_) | Op::PutMany(..));
+        let op = Op::By(number, op);
+        if is_alone { op } else { Op::Meanwhile(Box::new(op), meanwhile) }
     });
     interleaved.collect()
 }
@@ -138,7 +138,7 @@ fn survive(point: &Point<'_>, depth: Depth, counts: &Rc<RefCell<Counts>>) -> Res
 }
 
 /// Has a third handle act every now and then, which knows the file as it was then.
-fn with_third(ops: Vec<Op>) -> Vec<Op> {
+pub(super) fn with_third(ops: Vec<Op>) -> Vec<Op> {
     let third =
         |i: usize| Op::By(2, Box::new(Op::Put(vec![i as u8], vec![3; 30], Durability::Async)));
     let ops = ops.into_iter().enumerate();
