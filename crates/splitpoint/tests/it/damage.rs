@@ -343,21 +343,21 @@ fn one(range: Range<usize>) -> Vec<Range<usize>> {
 const HARMLESS: &[Harmless] = &[
     Harmless {
         what: "the reader table",
-        reason: "a writer that is alone erases it; what it says of the last turn and of a close counts \
-                 only if the live header agrees, and then spares a comparison",
+        reason: "a writer that is alone erases it; its notes about the last turn and about a close count \
+                 only if the live header agrees with them, and then only save a comparison",
         ended: &[Closed, ClosedSmall, Killed, PowerLost],
         is_noticed_too: false,
         ranges: |_| one(READER_TABLE),
     },
     Harmless {
         what: "free granules",
-        reason: "the writer that allocates one writes all of it first",
+        reason: "a writer that allocates one overwrites all of it first",
         ended: &[Closed, ClosedSmall, Killed, PowerLost],
         is_noticed_too: false,
         ranges: Sample::free_granules,
     },
     Harmless {
-        what: "the rest of a segment behind its last record",
+        what: "the rest of a segment after its last record",
         reason: "no checksum matches there, and new records overwrite it",
         ended: &[Closed, ClosedSmall, Killed, PowerLost],
         is_noticed_too: false,
@@ -452,7 +452,7 @@ const HARMLESS: &[Harmless] = &[
     Harmless {
         what: "the live header, except the low bytes of the record count",
         reason: "if it does not fit the file or the index, opening rebuilds both or reports it; \
-                 the other fields are figures for `stat`, or are not trusted",
+                 the other fields are only statistics, or are not trusted",
         ended: &[Killed],
         is_noticed_too: false,
         ranges: |sample| {
