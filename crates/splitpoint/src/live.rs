@@ -33,7 +33,7 @@ pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
 ///     40     8  inode of the file
 ///     48     8  birth time of the file, in nanoseconds since 1970; 0 if unknown
 ///     56     4  process id of the writer
-///     60     4  when it came, or made its first change after another's turn: the second of the
+///     60     4  when it opened the file, or made its first change after another's turn: second of the
 ///               monotonic clock
 ///     64     8  shape: bucket count (bits 0-32), reuse epoch (bits 33-63)
 ///     72     8  piece epoch: changes when an index extent has gone or moved, before its granules are

@@ -84,21 +84,20 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///      8     8  one more than the largest place that was taken since a writer was alone
 ///     16     8  moves: odd while the writer moves records whose copies do not name the original;
 ///               each such move adds 2
-///     24     8  turn: 1 while a handle that takes turns has its own (bit 0); 1 if the superblock said
-///               durably, when it ended, that the store is not clean (bit 1); a random number of whoever
-///               had it (bits 2-63). 0 if the last writer was a handle of another kind
-///     32     4  1 if a handle waits for its turn; 0 when one hands over and nobody is asleep
-///     36     4  1 if a handle has looked back to a moment, by a place, since a writer was alone
-///     40     8  of a handle that was closed in order, if it had the last turn: its turn word, with the
-///               checksum of bytes 64 to 135 and 144 to 4095 of the live header added to the high half by
-///               exclusive or
-///     48     4  how often a handle has handed its turn over: who waits sleeps until it changes
+///     24     8  turn: 1 while a turn is open (bit 0); 1 if the superblock durably said "not clean"
+///               when the turn ended (bit 1); a random number of the handle that had it (bits 2-63).
+///               0 if the last writer was a handle of another kind
+///     32     4  1 if a handle waits for its turn; 0 after a turn was handed over and nobody sleeps
+///     36     4  1 if a place has named the moment of a snapshot since a writer was alone
+///     40     8  note of an orderly close by the handle that had the last turn: its turn word, the high
+///               half xor the checksum of bytes 64 to 135 and 144 to 4095 of the live header
+///     48     4  number of times a turn was handed over: a waiting handle sleeps until it changes
 ///     52     4  reserved
-///     56     8  when that handle was closed, in nanoseconds of the system's monotonic clock
+///     56     8  when that close was, in nanoseconds of the system's monotonic clock
 /// 64 * i     8  place i, from 1 to 62: pins on parity 0
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
-///        +  24  8  when the owner came, in nanoseconds of the system's monotonic clock
+///        +  24  8  when the owner took it, in nanoseconds of the system's monotonic clock
 ///        +  32  8  the oldest moment to which a snapshot of the owner looks back: the log sequence number
 ///                  of a commit, plus 1; 0 for none
 ///        +  40  8  the most bytes that it may hold back
@@ -113,7 +112,7 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///   4072     8  additions that have ended
 ///   4080     8  when the counts began, in nanoseconds of the same clock
 ///   4088     4  handles that look up keys without a pin; those that were never closed count too
-///   4092     4  the boot in which they began to, half of the system's id; 0 if there is none
+///   4092     4  the boot in which they registered, half of the system's id; 0 if there is none
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct ReaderTable {
