@@ -128,7 +128,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///     12     4  crc32c of the block with this field zero
 ///     16     8  generation: the number of writes, odd in copy B
 ///     24     4  flags: bit 0 clean, the live header and the index are valid; bit 1 the same, if
-///                the index has the checksum below; bit 2 may be lost, below
+///                the index has the checksum below; bit 2 may be lost
 ///     28     4  granule size in bytes: 4096
 ///     32    16  uuid of the store
 ///     48     4  hash function: id
