@@ -1,7 +1,7 @@
-//! A consistent copy of a store, also of one that is being written to.
+//! Consistent copies of a store, also while it is being written to.
 //!
-//! [`Db::backup`](crate::Db::backup) copies an open store; [`backup`](fn@backup) copies a file, also one that
-//! another process writes. [`Backup`] has the options of both.
+//! [`Db::backup`](crate::Db::backup) copies an open store; [`backup`](fn@backup) copies a file,
+//! even if another process is writing to it. [`Backup`] has the options of both.
 //!
 //! # A store that was never compacted
 //!
@@ -11,21 +11,22 @@
 //! copy   | header | log | hole  | log | big | hole  | log (tail)  0 ... |
 //! ```
 //!
-//! Bytes of the log before the last commit never change, so the log up to some commit *is* a snapshot
-//! of the store, and whoever copies it blocks neither the threads of a handle nor a writer in another process.
-//! The segments are copied to the offsets they have, because checksums and addresses depend on them; the tail
-//! is cut behind the commit. The index is left out and built again from the copied log.
+//! Bytes of the log before the last commit never change, so the log up to some commit *is* a
+//! snapshot of the store. Copying it blocks neither the threads of a handle nor a writer in another
+//! process. Segments are copied to the same offsets, because checksums and addresses depend on
+//! them; the tail is cut after the commit. The index is not copied but rebuilt from the copied log.
 //!
-//! The handle of an open store pins the log, which it may begin to compact meanwhile. Without a handle
-//! the copy locks a byte of the file while it reads, so that no writer cuts the file: a read behind its end raises
-//! a signal. A writer may use space again all the same. So both superblocks say that a store is compacted before
-//! any of its log is given away, and a copy counts only if they do not say so after the last byte was read.
+//! A backup through an open handle pins the log, because the handle may begin to compact it during
+//! the backup. A backup without a handle locks a byte of the file while it reads, so that no writer
+//! shortens the file: a read beyond its end would raise a signal. That lock does not keep a writer
+//! from reusing space. Therefore both superblocks are marked as compacted before any space of the
+//! log is reused, and a copy counts only if they are still unmarked after its last byte was read.
 //!
 //! # A store that was compacted
 //!
-//! Space was used again, so the log has gaps. `pairs` copies what a scan finds to a new store,
-//! which is compact and has a uuid of its own. Changes go on meanwhile: a file is opened for reading, if
-//! need be beside its writer.
+//! Space has been reused, so the log has gaps. The module `pairs` copies the records of a scan to a
+//! new store, which is compact and has a uuid of its own. Changes go on during the copy: a file is
+//! opened read-only, beside its writer if there is one.
 //!
 //! # Where the last commit is found
 //!
@@ -35,20 +36,19 @@
 //! | a file that is closed, or was opened on this boot | the commit in the live header |
 //! | any other file: after a power loss, itself a copy | its first invalid record |
 //!
-//! In the last case no process may write meanwhile, so a shared lock is held; a file that is
-//! being made or recovered is waited for. Every checksum before the end is verified in all cases:
-//! a live header that is trusted wrongly ends in an error and never in a wrong copy.
+//! In the last case no process may write during the copy, so the backup holds a shared lock; it
+//! waits for a process that is creating or recovering the file. In all cases every checksum before
+//! the end is verified, so a stale live header leads to an error and never to a wrong copy.
 //!
 //! # Invariants
 //!
 //! - Nothing is written to the source.
-//! - The copy has its name only when it is whole, closed and durable: data and index are synced,
-//!   then the superblock that says "clean", then the file as a whole, then the name is given, then
-//!   the directory is synced. A power loss before the name is durable leaves no copy, or the one
-//!   that was there.
-//! - Copies of a whole log keep the uuid: it names the lineage of a log, and the same sequence numbers
-//!   name the same records in both up to the commit. Where they go on differently, their segments have
-//!   different salts.
+//! - The copy gets its name only when it is complete, closed and durable. The order is: sync data
+//!   and index; write and sync the clean superblock; sync the file; rename it; sync the directory.
+//!   A power loss before the directory is durable leaves no copy, or the previous one.
+//! - A copy of a complete log keeps the uuid, because the uuid names the lineage of a log: up to
+//!   the commit, the same sequence numbers name the same records in source and copy. After it the
+//!   two may diverge; their new segments then have different salts.
 
 mod pairs;
 
@@ -80,11 +80,12 @@ use crate::store::{Mark, Store};
 
 /// Bytes written between two calls of the progress function.
 const CHUNK_BYTES: u64 = 2 << 20;
-/// How often a source that is being made or recovered is looked at before giving up, and how long
-/// to wait in between.
+/// How often, and at what interval, the backup polls a source that another process is creating or
+/// recovering.
 const LOOKS: u32 = 100;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How often a last commit of 0 is read before it counts, see [`FileSource::commit_left`].
+/// How often a last commit of 0 must be read before it is believed, see
+/// [`FileSource::commit_left`].
 const LOOKS_AT_ZERO: u32 = 3;
 
 /// Makes a consistent copy of the store in the file `source`, with [`Backup::of_file`].
@@ -110,19 +111,21 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
     Backup::of_file(source).write(dest)
 }
 
-/// A copy of a store that is about to be made: of a file, or of an open handle with
-/// [`Db::backup_with`](crate::Db::backup_with).
+/// Options of a backup, of a file or of an open handle
+/// ([`Db::backup_with`](crate::Db::backup_with)). [`write`](Self::write) and
+/// [`write_to`](Self::write_to) run it.
 ///
-/// The copy holds every change up to some moment between the beginning and the end of the call,
-/// and none after it. Changes go on meanwhile, in this process and in others, and wait for nothing.
+/// The copy holds every change up to some moment during the call, and none after it. It does not
+/// block changes, neither in this process nor in others.
 ///
-/// If the space of a store was used again, its log has gaps and cannot be copied. Then the backup copies the
-/// pairs to a new store, which has a uuid of its own and nothing but the pairs. If the copy goes to a stream, that
-/// store is a file without a name in the directory for temporary files. For a table in memory, changes
-/// wait for the backup, and progress is reported only at its beginning and its end.
+/// If the store was ever compacted, its log has gaps and cannot be copied as it is. The backup then
+/// copies the records to a new store with a uuid of its own. If the copy goes to a stream, that
+/// store is an unnamed file in the directory for temporary files. For a compacted table in memory,
+/// changes wait for the backup, and progress is reported only at its beginning and its end.
 ///
-/// A backup of a file is an error if the space of the store is used again for the first time meanwhile, or if
-/// another process has the file for itself: try again, or call [`Db::backup`](crate::Db::backup) in that process.
+/// A backup of a file fails if another process compacts the store for the first time during the
+/// backup, or has opened it for exclusive use: try again, or call [`Db::backup`](crate::Db::backup)
+/// in that process.
 ///
 /// # Examples
 ///
@@ -165,7 +168,7 @@ enum Source<'a> {
 pub enum BackupStage {
     /// Reading and verifying the log, before anything can be written to a stream.
     Verify,
-    /// Copying the log; to a file it is verified on the way.
+    /// Copying the log. A copy to a file verifies it at the same time.
     Copy,
     /// Building the index of the copy.
     Index,
@@ -175,12 +178,12 @@ pub enum BackupStage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupProgress {
-    /// What is being done.
+    /// The present stage.
     pub stage: BackupStage,
     /// Bytes of segments that this stage has done.
     pub bytes: u64,
-    /// How many there will be; about, while the source grows. Not known of [`BackupStage::Index`],
-    /// where it is 0.
+    /// Bytes that the stage will do; an estimate while the source grows. It is 0 for
+    /// [`BackupStage::Index`], whose size is not known.
     pub bytes_total: u64,
 }
 
@@ -190,9 +193,9 @@ pub struct BackupProgress {
 pub struct BackupReport {
     /// Keys in the copy.
     pub record_count: u64,
-    /// Log sequence number of the commit that the copy holds: bytes of log.
+    /// Log sequence number of the last commit in the copy, in bytes of log.
     pub log_bytes: u64,
-    /// Bytes of segments that were copied; of records, if the space of the source was used again.
+    /// Bytes of segments that were copied or, if the source was compacted, bytes of records.
     pub copied_bytes: u64,
     /// Size of the copy in bytes, holes included.
     pub file_bytes: u64,
@@ -202,8 +205,8 @@ pub struct BackupReport {
 }
 
 impl<'a> Backup<'a> {
-    /// Prepares a copy of the store in the file at `path`, which this or another process may have
-    /// open and write to.
+    /// Prepares a backup of the file at `path`, which this or another process may have open and be
+    /// writing to.
     pub fn of_file(path: impl AsRef<Path>) -> Self {
         Self::new(Source::File(path.as_ref().to_path_buf()))
     }
@@ -217,8 +220,8 @@ impl<'a> Backup<'a> {
         Self { source, hash: None, is_replacing: false, progress: None }
     }
 
-    /// Sets the hash function of a store that was created with a user's function. Without it, a copy of such a
-    /// file can only be written to a stream.
+    /// Sets the hash function, for a store that was created with a function of the program. Without
+    /// it, such a file can be copied only to a stream.
     pub fn hash(mut self, function: HashFunction) -> Self {
         self.hash = Some(function);
         self
@@ -231,8 +234,8 @@ impl<'a> Backup<'a> {
         self
     }
 
-    /// Calls `function` when the file of the copy, if any, has been created, and then about every 2 MiB. If it
-    /// returns `Break`, the backup stops.
+    /// Calls `function` when the file of the copy has been created, and then about every 2 MiB. If
+    /// it returns `Break`, the backup stops with an error.
     pub fn on_progress(
         mut self,
         function: impl FnMut(BackupProgress) -> ControlFlow<()> + 'a,
@@ -241,41 +244,42 @@ impl<'a> Backup<'a> {
         self
     }
 
-    /// Makes the copy in a file, with its index, closed.
+    /// Writes the copy to the file `dest`. It is a closed store with an index, ready to be opened.
     ///
-    /// The copy is written as `DEST.backup-in-progress`, with the permissions of the source, and renamed
-    /// when it is complete: whatever happens, a file named `dest` is a complete copy. Parts that the
-    /// copy does not need, such as the place of the source's index, are holes.
+    /// The copy is written to `DEST.backup-in-progress`, with the permissions of the source, and
+    /// renamed when it is complete. So a file named `dest` is always a complete copy. Parts that
+    /// the copy does not need, such as those of the source's index, are holes.
     ///
     /// # Errors
     ///
-    /// No error leaves a file behind; a killed process does.
+    /// After an error no partial file remains; a killed process leaves one.
     ///
-    /// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if there is a file already and
-    ///   [`replace_existing`](Self::replace_existing) was not asked for;
-    ///   [`Locked`](crate::ErrorKind::Locked) if a program has it open.
+    /// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if `dest` exists and
+    ///   [`replace_existing`](Self::replace_existing) is not set; with it,
+    ///   [`Locked`](crate::ErrorKind::Locked) if a program has the file open.
     /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `dest` is the source.
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the source is damaged before its last
-    ///   commit. Its index is not looked at.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process created or recovered the source
-    ///   for two seconds, or has it for itself for ten, or if the space of the store was used again for the
-    ///   first time meanwhile. In the last case try again.
-    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the hash function of the
-    ///   source is not known, see [`hash`](Self::hash).
+    ///   commit. Its index is not read.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process takes more than two
+    ///   seconds to create or recover the source, or has it open for exclusive use for more than
+    ///   ten, or compacts the store for the first time during the backup. In the last case try
+    ///   again.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the library does not know
+    ///   the hash function of the source: see [`hash`](Self::hash).
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
-    ///   or the progress function gave up ([`io::ErrorKind::Interrupted`]).
+    ///   or the progress function returned `Break` ([`io::ErrorKind::Interrupted`]).
     ///
     /// # Durability
     ///
-    /// The copy is durable when this returns. It may hold changes that are not durable in the
-    /// source yet.
+    /// The copy is durable when this returns. It may hold changes that are not yet durable in the
+    /// source.
     ///
     /// # Cost
     ///
     /// Reads the log of the source once and writes it once, then replays the copy: two passes over
-    /// its log. Memory does not grow with the log, except by 16 bytes a segment during the replay. If the
-    /// space of the store was used again: one pass over its segments, one bucket for each record, and
-    /// a put for each key.
+    /// the log. Memory does not grow with the log, except by 16 bytes per segment during the
+    /// replay. If the store was compacted: one pass over its segments, one bucket for each record,
+    /// and a put for each key.
     pub fn write(mut self, dest: impl AsRef<Path>) -> Result<BackupReport> {
         let dest = dest.as_ref();
         if let Source::Store(store) = self.source {
@@ -310,7 +314,7 @@ impl<'a> Backup<'a> {
         FileSource::open(path)
     }
 
-    /// Opens a store whose space was used again, to read it beside a writer if there is one.
+    /// Opens a compacted store read-only, beside its writer if there is one.
     fn open_compacted(&self, source: &FileSource) -> Result<Store> {
         let mut options = Options::new().create(Create::Never).read_only().lock_timeout(TURN_WAIT);
         if let Some(hash) = &self.hash {
@@ -325,13 +329,13 @@ impl<'a> Backup<'a> {
         }
     }
 
-    /// Begins the file of the copy of what is in `source`.
+    /// Creates the file for the copy of `source`.
     fn begin(&self, source: &dyn Storage, dest: &Path) -> Result<NewFile> {
         let path = (!source.is_volatile()).then(|| source.path());
         NewFile::begin(dest, self.is_replacing, source.identity(), path)
     }
 
-    /// Makes the copy of a store whose space was used again.
+    /// Writes the copy of a compacted store, record by record.
     fn write_pairs(&mut self, store: &Store, dest: &Path) -> Result<BackupReport> {
         let new = self.begin(store.region.storage(), dest)?;
         let storage = new.storage()?;
@@ -340,20 +344,21 @@ impl<'a> Backup<'a> {
         Ok(report)
     }
 
-    /// Writes the copy to a stream, zeros where the file has holes.
+    /// Writes the copy to a stream, with zeros in place of holes.
     ///
-    /// A stream cannot be given an index, so the first open of that file replays its
-    /// log once, as after a power loss. A store whose space was used again is copied to a file without
-    /// a name first, in the directory for temporary files (`TMPDIR`), which is streamed with its index.
+    /// A stream carries no index, so the first open of a file with these bytes replays the log, as
+    /// after a power loss. A compacted store is first copied to an unnamed file in the directory
+    /// for temporary files (`TMPDIR`), which is then streamed with its index.
     ///
     /// # Errors
     ///
     /// As [`write`](Self::write), and those of the stream. The log is verified before the first
-    /// byte is written; what was written before an error is not a copy.
+    /// byte is written. After an error the bytes written so far are not a usable copy.
     ///
     /// # Cost
     ///
-    /// Two passes over the log of the source; 16 bytes of memory for each run of adjacent segments.
+    /// Two passes over the log of the source, and 16 bytes of memory for each run of adjacent
+    /// segments.
     pub fn write_to(mut self, mut out: impl io::Write) -> Result<BackupReport> {
         if let Source::Store(store) = self.source {
             let progress = &mut self.progress;
@@ -374,7 +379,7 @@ impl<'a> Backup<'a> {
             return stream_pairs(&store, &mut out, &mut self.progress);
         };
         let report = stream(&source.region, &snapshot, walked, extents, &mut out, progress)?;
-        // What was verified may have been moved away since, and its space used again.
+        // Verified segments may have been compacted and overwritten before they were streamed.
         source.expect_whole_log()?;
         Ok(report)
     }
@@ -390,7 +395,7 @@ impl fmt::Debug for Backup<'_> {
     }
 }
 
-/// Which prefix of which log is to be copied.
+/// The prefix of a log that is to be copied.
 #[derive(Clone, Debug)]
 struct Snapshot {
     superblock: Superblock,
@@ -413,7 +418,8 @@ impl LogEnd {
     }
 }
 
-/// The log of an open handle up to its last commit, all of which is kept while this lives.
+/// The log of an open handle up to its last commit. While this exists, a pin and a horizon keep all
+/// of it from being overwritten.
 struct Kept<'a> {
     snapshot: Snapshot,
     _pin: Pin<'a>,
@@ -421,10 +427,11 @@ struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// Keeps the log of a handle; `None` if its space was used again.
+    /// Pins the log of a handle; `None` if the store was compacted.
     fn of(store: &'a Store) -> Result<Option<Self>> {
         let writer = store.lock_to_look()?;
-        // Of a log that another process may begin to give away, the pairs are copied.
+        // This process cannot keep a writer of another process from compacting the log, so copy the
+        // records instead.
         if !writer.is_log_whole() || store.reader.is_some() {
             return Ok(None);
         }
@@ -436,7 +443,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Compares the numbers of keys of a store and of its copy.
+/// Fails unless a store and its copy have the same number of keys.
 fn expect_count(expected: u64, found: u64) -> Result<()> {
     if expected == found {
         return Ok(());
@@ -444,7 +451,8 @@ fn expect_count(expected: u64, found: u64) -> Result<()> {
     Err(Error::Corrupt { what: "record count", offset: LIVE_OFFSET, expected, found })
 }
 
-/// Returns how the copy is opened to build its index, if this library can do that.
+/// Returns the options to open the copy with while its index is built. Fails if the hash function
+/// is not known.
 fn options_for(superblock: &Superblock, hash: Option<&HashFunction>) -> Result<Options> {
     let mut options = Options::new().create(Create::Never);
     if let Some(hash) = hash {
@@ -454,23 +462,25 @@ fn options_for(superblock: &Superblock, hash: Option<&HashFunction>) -> Result<O
     Ok(options)
 }
 
-/// A file that is read without its lock.
+/// A file that is read without the lock of a handle.
 struct FileSource {
     region: Region,
     observer: Observer,
 }
 
-/// What one look at a file has found; the lock is there to be held.
+/// The result of [`FileSource::look`]: a snapshot, and the lock that must be held while it is
+/// copied.
 type Look<'a> = Option<(Snapshot, Option<WritersOut<'a>>)>;
 
 impl FileSource {
     fn open(path: &Path) -> Result<Self> {
         let mut looks_left = LOOKS;
         loop {
-            // After an error the storage is closed first, and the observer takes claims of this process anew.
+            // Inside the loop, so that a retry closes the storage and asks for the claims of this
+            // process again.
             let Observed { observer, storage } = open_to_observe(path)?;
             let is_being_made = observer.is_being_opened();
-            // Also tells what is no store, before the header is mapped.
+            // This also detects a file that is not a store, before the header is mapped.
             let superblock = match read_superblock(&storage) {
                 Err(Error::NotAStore { .. }) if is_being_made || observer.is_being_opened() => {
                     if looks_left == 0 {
@@ -489,18 +499,18 @@ impl FileSource {
         }
     }
 
-    /// Keeps the file from being cut while its log is read.
+    /// Keeps writers from shortening the file while its log is read.
     fn begin_reading(&self) -> Result<Reading<'_>> {
         let path = self.region.storage().path();
         self.observer.begin_reading().map_err(|source| io_error("lock a byte of", path, source))
     }
 
-    /// Calls `copy` with a snapshot of the store, again if the store turns out to have changed its
-    /// identity meanwhile: it was being made, closed or recovered. Returns `None` if its space was
-    /// used again, before or meanwhile.
+    /// Calls `copy` with a snapshot of the store, and retries if the store was being created,
+    /// closed or recovered in the meantime, as its identity shows. Returns `None` if the store is
+    /// compacted, or was compacted during the copy.
     ///
-    /// Both superblocks say so before the first byte of the log is given away. So what was read while
-    /// the newest did not say so is right.
+    /// Both superblocks are marked as compacted before the first byte of the log is reused. So if
+    /// the newest is unmarked after the copy, every byte that was read is valid.
     fn with_snapshot<T>(
         &self,
         mut copy: impl FnMut(&Region, &Snapshot) -> Result<T>,
@@ -515,7 +525,7 @@ impl FileSource {
             };
             let copied = copy(&self.region, &snapshot);
             drop(lock);
-            // Not before all of the log was read.
+            // The superblock must be loaded after all bytes of the log.
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             let now = read_superblock(self.region.storage())?;
             if now.is_compacted {
@@ -525,7 +535,7 @@ impl FileSource {
             let is_same = (now.uuid, now.log_start) == (before.uuid, before.log_start);
             match copied {
                 Ok(copied) if is_same => return Ok(Some((snapshot, copied))),
-                // What looked like damage may have been a header in the middle of a change.
+                // The apparent damage may have been a torn read of a header that was being changed.
                 Err(Error::Corrupt { .. }) if now.generation != before.generation || !is_same => {}
                 Ok(_) => {}
                 Err(error) => return Err(error),
@@ -534,7 +544,7 @@ impl FileSource {
         Err(self.observer.locked(self.region.storage().path()))
     }
 
-    /// Returns an error if the space of the store may have been used again by now.
+    /// Fails if the store may have been compacted by now.
     fn expect_whole_log(&self) -> Result<()> {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         if !read_superblock(self.region.storage())?.is_compacted {
@@ -544,7 +554,8 @@ impl FileSource {
         Err(Error::LockedCompacted { path, pid: self.observer.writer_pid() })
     }
 
-    /// Looks for the end of the log once; `None` while the file is being made or recovered.
+    /// Looks for the end of the log once. Returns `None` while another process creates or recovers
+    /// the file.
     fn look(&self) -> Result<Look<'_>> {
         if let Some(snapshot) = self.commit_in_header(None)? {
             return Ok(Some((snapshot, None)));
@@ -552,7 +563,7 @@ impl FileSource {
         let Some(lock) = self.observer.keep_writers_out() else {
             return Ok(self.log_of_other_mount()?.map(|snapshot| (snapshot, None)));
         };
-        // Until there was a lock, a writer may have come and gone.
+        // A writer may have opened and closed the file before the lock was taken, so look again.
         if let Some(snapshot) = self.commit_in_header(Some(&lock))? {
             return Ok(Some((snapshot, None)));
         }
@@ -560,9 +571,10 @@ impl FileSource {
         Ok(Some((Snapshot { superblock, end: LogEnd::FirstInvalid }, Some(lock))))
     }
 
-    /// Returns a snapshot to the end of the log, if a writer has the store open through another mount
-    /// of the file system, and has not changed it yet or could not say so: nothing here tells its header from one
-    /// that an earlier writer left. What the writer appends meanwhile may be in the snapshot or not.
+    /// Returns a snapshot up to the first invalid record, if a writer has the store open through
+    /// another mount of the file system and its live header cannot be told from one that an earlier
+    /// writer left, because the writer has not changed the store yet or could not record its
+    /// identity. Concurrent appends of that writer may be in the snapshot or not.
     fn log_of_other_mount(&self) -> Result<Option<Snapshot>> {
         let (live, identity) = (self.region.live(), self.region.storage().identity());
         if !live.is_of_file(identity) || self.region.is_left_in_memory() {
@@ -573,11 +585,12 @@ impl FileSource {
         Ok(Some(Snapshot { superblock, end: LogEnd::FirstInvalid }))
     }
 
-    /// Returns the last commit, if the live header can be trusted as it is now.
+    /// Returns the last commit, if the live header can be trusted at present.
     fn commit_in_header(&self, lock: Option<&WritersOut<'_>>) -> Result<Option<Snapshot>> {
         let (region, live) = (&self.region, self.region.live());
         region.see_size()?;
-        // The commit is read before the superblock, which is written before the first commit.
+        // Load the commit before the superblock: a writer writes its superblock before its first
+        // commit, so this order never pairs a new commit with an old superblock.
         let Some(end) = self.commit_left() else { return self.commit_closed(lock) };
         let superblock = read_superblock(region.storage())?;
         if superblock.is_clean || live.validate(region.view.file_bytes()).is_err() {
@@ -593,7 +606,8 @@ impl FileSource {
         let superblock = read_superblock(region.storage())?;
         region.see_size()?;
         if superblock.is_clean && region.view.file_bytes() < superblock.file_bytes {
-            // Opened, closed and cut meanwhile, or damaged: without a writer it is the latter.
+            // The store was opened, closed and shortened since the superblock was read, or it is
+            // damaged. Under the lock there is no writer, so it is damaged.
             if lock.is_none() {
                 return Ok(None);
             }
@@ -609,9 +623,10 @@ impl FileSource {
 
     /// Returns the last commit of a store that a process of this boot has or had open.
     ///
-    /// A recovery takes the identity away, zeroes the header and says who it is again at the end.
-    /// If all of that happened between two loads of ours, the commit could be the 0 in the middle:
-    /// so a 0 is looked at again, some time later, before it counts.
+    /// A recovery clears the identity in the live header, zeroes the header, and writes the
+    /// identity again at its end. If all of that happens between the two checks of the identity,
+    /// the commit read in between could be the temporary 0. So a 0 is read again after a delay,
+    /// several times, before it is believed.
     fn commit_left(&self) -> Option<LogEnd> {
         let live = self.region.live();
         let mut looks_left = LOOKS_AT_ZERO;
@@ -645,15 +660,15 @@ impl Extent {
     }
 }
 
-/// What a walk over a snapshot has found.
+/// The result of a walk over a snapshot.
 #[derive(Clone, Copy, Debug)]
 struct Walked {
     report: BackupReport,
     is_empty: bool,
 }
 
-/// Verifies a snapshot record by record and hands out its segments in the order of the log: whole
-/// ones, except the tail, which ends with the snapshot.
+/// Verifies a snapshot record by record, and passes its segments to `take` in the order of the log.
+/// All are complete, except the tail, which ends where the snapshot ends.
 fn walk(
     region: &Region,
     snapshot: &Snapshot,
@@ -684,9 +699,9 @@ fn walk(
         let record = log.read_next(added_keys, |step| match step {
             Step::Segment(next) => passed = Some(std::mem::replace(&mut segment, next)),
             Step::Big(big) => passed = Some(big),
-            // Only in a log that was compacted, which nobody walks from its start.
+            // These occur only in a compacted log, which is never walked from its start.
             Step::Moved(..) => {}
-            // A file made to harm may delete what it never had.
+            // A malicious file may delete keys that it never stored.
             Step::Change(keys) => {
                 report.record_count = report.record_count.saturating_add_signed(keys);
             }
@@ -714,7 +729,7 @@ fn added_keys(change: Logged<'_>) -> i64 {
     }
 }
 
-/// Checks that the walk ended where the snapshot does.
+/// Fails unless the walk ended where the snapshot ends.
 fn expect_end(expected: LogEnd, found: LogPosition) -> Result<()> {
     let LogEnd::Commit { lsn, tail_segment, tail_offset } = expected else { return Ok(()) };
     let expected = LogPosition { segment_offset: tail_segment, offset: tail_offset, lsn };
@@ -729,7 +744,7 @@ fn expect_end(expected: LogEnd, found: LogPosition) -> Result<()> {
     })
 }
 
-/// Tells the caller how far the work is, and stops it if that is wanted.
+/// Reports the progress, and fails if the program's function wants to stop.
 fn tell(progress: &mut Option<ProgressFunction<'_>>, now: BackupProgress) -> Result<()> {
     match progress.as_mut().map_or(ControlFlow::Continue(()), |function| function(now)) {
         ControlFlow::Continue(()) => Ok(()),
@@ -741,12 +756,12 @@ fn tell(progress: &mut Option<ProgressFunction<'_>>, now: BackupProgress) -> Res
     }
 }
 
-/// Returns about how many bytes of segments there are to copy.
+/// Returns an estimate of the bytes of segments to copy.
 fn segment_bytes(region: &Region) -> u64 {
     region.live().log_bytes().saturating_add(region.live().big_bytes())
 }
 
-/// Cuts an extent into pieces that are written at once.
+/// Divides an extent into chunks, each written by one call.
 fn chunks(extent: Extent) -> impl Iterator<Item = Extent> {
     let end = extent.offset + extent.bytes;
     (extent.offset..end)
@@ -763,7 +778,7 @@ fn copy_to_file(
 ) -> Result<Walked> {
     let bytes_total = segment_bytes(region);
     let mut bytes = 0;
-    // The file is there, which a caller may want to know.
+    // Report once right after the file was created.
     tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
     walk(region, snapshot, |extent| {
         for chunk in chunks(extent) {
@@ -775,7 +790,7 @@ fn copy_to_file(
     })
 }
 
-/// Gives the copy its header and its index and then its name.
+/// Writes the header of the copy, builds its index, and renames it.
 fn finish(
     new: NewFile,
     snapshot: &Snapshot,
@@ -787,7 +802,7 @@ fn finish(
     new.write_at(0, &header(&snapshot.superblock, copied.is_empty))?;
     tell(progress, BackupProgress { stage: BackupStage::Index, bytes: 0, bytes_total: 0 })?;
     let mut opened = open_storage(Box::new(new.storage()?), options, false)?;
-    // Also an empty one is to say that it is closed.
+    // Otherwise the close of an empty copy would change nothing, and would not mark it clean.
     opened.writer.mark = Mark::NotClean;
     let store = Store::new(opened, options);
     store.close()?;
@@ -797,11 +812,11 @@ fn finish(
     Ok(BackupReport { file_bytes, ..copied.report })
 }
 
-/// Returns the header of a copy: superblocks that say nothing of a checkpoint or an index, and a
-/// live header that no open trusts.
+/// Returns the header of a copy: superblocks without a checkpoint or an index, and a live header
+/// that no open trusts.
 fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
     let mut header = vec![0; HEADER_BYTES as usize];
-    // Both, as a store has them from its first change on: one may be damaged.
+    // Write both copies, so that either may be damaged. A store has both from its first change on.
     for generation in [1, 2] {
         let superblock = Superblock {
             generation,
@@ -820,7 +835,7 @@ fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
     header
 }
 
-/// Verifies a snapshot and returns what it consists of, in the order of the file.
+/// Verifies a snapshot, and returns its extents in the order of the file.
 fn scan_log(
     region: &Region,
     snapshot: &Snapshot,
@@ -860,7 +875,7 @@ fn stream(
     out.write_all(&header(&snapshot.superblock, is_empty)).map_err(failed)?;
     let (mut at, mut bytes) = (HEADER_BYTES, 0);
     for extent in extents {
-        // Segments of a file that was made to harm may overlap.
+        // Segments of a malicious file may overlap.
         let skip = at.saturating_sub(extent.offset).min(extent.bytes);
         let extent = Extent { offset: extent.offset + skip, bytes: extent.bytes - skip };
         write_zeros(out, extent.offset.saturating_sub(at)).map_err(failed)?;

@@ -1,5 +1,4 @@
-//! Arguments of the calls for many records: pairs and changes, in whatever form the caller has
-//! them.
+//! Arguments of the calls for many records: records and changes, in any form that has bytes.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -70,7 +69,7 @@ pub enum Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// Returns the key, and the value unless it is a delete.
+    /// Returns the key, and the value of a put.
     pub(crate) fn parts(&self) -> (&'a [u8], Option<&'a [u8]>) {
         match *self {
             Self::Put { key, value } => (key, Some(value)),
@@ -79,7 +78,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Collects changes from any iterator over them or references to them; their keys and values stay
+/// Collects changes from an iterator over changes or references to them. Keys and values stay
 /// borrowed.
 pub(crate) fn copied<'a>(changes: impl IntoIterator<Item: Borrow<Change<'a>>>) -> Vec<Change<'a>> {
     changes.into_iter().map(|change| *change.borrow()).collect()
@@ -117,7 +116,7 @@ pub struct Batch {
     spans: Vec<Span>,
 }
 
-/// Where the bytes of one change are.
+/// The offsets of one change in [`Batch::bytes`].
 #[derive(Clone, Copy)]
 struct Span {
     start: usize,
@@ -173,7 +172,7 @@ impl Batch {
         self.spans.push(Span { start, key_end, value_end });
     }
 
-    /// Removes every change, and keeps the memory for the next ones.
+    /// Removes every change, but keeps the memory allocated.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();

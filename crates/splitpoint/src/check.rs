@@ -1,4 +1,4 @@
-//! Verify a store without writing; a report, not an error.
+//! Verification of a store without writing. Its result is a report, not an error.
 //!
 //! [`Db::check`](crate::Db::check) returns a [`CheckReport`] with each [`Damage`].
 
@@ -34,13 +34,13 @@ use crate::store::{Store, Writer, run_locked};
 /// One damage that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is broken: a term of `docs/glossary.md` or a field of `docs/format.md`.
+    /// The damaged structure: a term of `docs/glossary.md` or a field of `docs/format.md`.
     pub what: &'static str,
-    /// Where, in bytes from the start of the file.
+    /// Its offset, in bytes from the start of the file.
     pub offset: u64,
-    /// What the format asks for there.
+    /// The value that the format requires there.
     pub expected: u64,
-    /// What is there.
+    /// The value that is there.
     pub found: u64,
 }
 
@@ -52,38 +52,38 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a check looked at and what it found.
+/// What a check has verified, and the damages that it has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
     /// Valid records of the log.
     pub record_count: u64,
-    /// Their bytes, those of big records included.
+    /// Bytes of these records, including big records.
     pub log_bytes: u64,
     /// Buckets and overflow lines that were compared with the log.
     pub line_count: u64,
-    /// The first damages found, at most [`CheckReport::DAMAGES_MAX`].
+    /// The first damages found: at most [`CheckReport::DAMAGES_MAX`].
     pub damages: Vec<Damage>,
-    /// How many there are in all: one for each damaged place, whatever follows from it.
+    /// Number of all damages: one for each damaged place, regardless of its consequences.
     pub damage_count: u64,
-    /// Slots that name a record in a damaged part of the log: that many keys cannot be read. The
-    /// slots are right and do not count as damages.
+    /// Slots that lead to a record in a damaged part of the log: that many keys cannot be read. The
+    /// slots themselves are intact and do not count as damages.
     pub lost_slot_count: u64,
-    /// Records without a slot because of a damage: a lost record replaced or deleted them, or a
-    /// damaged chain hides them. They do not count as damages.
+    /// Records without a slot as the consequence of a damage: a record that cannot be read replaced
+    /// or deleted them, or a damaged chain hides them. They do not count as damages.
     pub slotless_count: u64,
 }
 
 impl CheckReport {
-    /// Damages that a report lists; the rest are counted.
+    /// Largest number of damages that a report lists; further ones are only counted.
     pub const DAMAGES_MAX: usize = 1000;
 
-    /// Returns whether nothing was found.
+    /// Returns whether the check found no damage.
     pub fn is_clean(&self) -> bool {
         self.damage_count == 0
     }
 
-    /// Notes a damage.
+    /// Adds a damage to the report.
     pub(crate) fn note(&mut self, what: &'static str, offset: u64, expected: u64, found: u64) {
         self.damage_count += 1;
         if self.damages.len() < Self::DAMAGES_MAX {
@@ -91,7 +91,7 @@ impl CheckReport {
         }
     }
 
-    /// Notes `count` damages of one kind, the first of which are at `addrs`.
+    /// Adds `count` damages of one kind, the first of which are at `addrs`.
     fn note_many(&mut self, what: &'static str, addrs: &[Addr], count: u64) {
         let noted = addrs.iter().take(count as usize);
         self.damage_count += count - noted.len() as u64;
@@ -100,7 +100,7 @@ impl CheckReport {
         }
     }
 
-    /// Notes what an error says.
+    /// Adds the damage that an error describes.
     fn note_error(&mut self, error: &Error) {
         match error {
             Error::Corrupt { what, offset, expected, found } => {
@@ -111,7 +111,7 @@ impl CheckReport {
     }
 }
 
-/// Where the offset of the checkpoint is in a superblock.
+/// Offset within a superblock of the field with the checkpoint's offset.
 const CHECKPOINT_FIELD: u64 = 144;
 
 /// What a check is doing.
@@ -120,7 +120,7 @@ const CHECKPOINT_FIELD: u64 = 144;
 pub enum CheckStage {
     /// Reading the log, every record.
     Log,
-    /// Comparing the index with it, every bucket.
+    /// Comparing every bucket of the index with the log.
     Index,
 }
 
@@ -128,45 +128,45 @@ pub enum CheckStage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckProgress {
-    /// What is being done.
+    /// The present stage.
     pub stage: CheckStage,
     /// Bytes of the log, or of the index, that this stage has done.
     pub bytes: u64,
-    /// How many there are.
+    /// Bytes that this stage has to do.
     pub bytes_total: u64,
 }
 
-/// The caller's function that hears how far a check is, and can stop it.
+/// The caller's function, which receives the progress and can stop the check.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(CheckProgress) -> ControlFlow<()>;
 
-/// A check under way.
+/// A check in progress.
 struct Check<'a> {
     store: &'a Store,
     watch: Watch<'a>,
     report: CheckReport,
-    /// Records that the log says are live, without those for which a slot was found.
+    /// Records that are live according to the log, minus those for which a slot has been found.
     live: AddrSet,
-    /// Records of which damage hides whether they are live.
+    /// Records that may or may not be live, because damage hides the answer.
     doubtful: AddrSet,
-    /// What of the log cannot be read.
+    /// Parts of the log that cannot be read.
     losses: Losses,
-    /// Segments that the log is in.
+    /// Segments of the log.
     used: Vec<Extent>,
     /// Bytes of big segments that were read.
     big_bytes: u64,
-    /// Keys that the records add up to.
+    /// Number of keys, as computed from the records.
     record_count: u64,
-    /// What a killed process has left half made.
+    /// Operations that a killed process has left unfinished.
     left: Left<'a>,
 }
 
 impl Store {
     /// Verifies log and index against each other.
     ///
-    /// The log alone says which records are live: every one that stores a pair, less those that
-    /// a later record names as the one it replaces. The index must hold just these. Where space was
-    /// used again the log has gaps: then every slot must lead to a valid record, and the counts must
-    /// add up.
+    /// A complete log determines which records are live: every put, except those that a later
+    /// record names as the record it replaces (its `prev`). The index must hold exactly these. The
+    /// log of a compacted store has gaps: there every slot must lead to a valid record, and the
+    /// counts must add up.
     ///
     /// # Errors
     ///
@@ -205,19 +205,19 @@ impl Store {
         }
         check.check_space();
         check.take_left();
-        // Only the log tells of the records that slots have no more.
+        // Only a complete log still shows the records that no slot holds any more.
         let taken_count = if is_log_whole { 0 } else { check.left.taken_count };
         check.read_index(writer.state.record_count.saturating_sub(taken_count))?;
         Ok(check.report)
     }
 }
 
-/// Keeps writers out, until it is dropped, of a file that a handle reads.
+/// Keeps writers out of a file that a read-only handle checks, until it is dropped.
 struct NoWriter<'a>(&'a Neighbours);
 
 impl Drop for NoWriter<'_> {
     fn drop(&mut self) {
-        // What stays locked is unlocked when the handle is closed.
+        // Ignore the error: a byte that stays locked is unlocked when the handle is closed.
         let _ = self.0.let_writers_in();
     }
 }
@@ -235,17 +235,19 @@ impl Store {
         run_locked(self, self.lock_to_look()?, |writer| self.check(writer, watch)).1
     }
 
-    /// Keeps writers out of a file that this handle only reads, and learns what the last one left.
+    /// Keeps writers out of a file that this handle only reads, and loads the state that the last
+    /// writer left.
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if there is a writer, or one had a turn as long as this handle waits.
+    /// [`Error::Locked`] if there is a writer, or if another handle kept its turn for longer than
+    /// this handle waits.
     fn keep_writers_out(&self, writer: &mut Writer) -> Result<Option<NoWriter<'_>>> {
         let Some(reader) = &self.reader else { return Ok(None) };
         let storage = self.region.storage();
         let shared = storage.neighbours().expect("a file that others may change");
         let no_writer = if self.takes_turns() {
-            // This is its turn.
+            // The caller has the turn, which keeps writers out.
             None
         } else {
             let wait_max = self.lock_timeout.unwrap_or(TURN_WAIT);
@@ -256,7 +258,7 @@ impl Store {
             Some(NoWriter(shared))
         };
         self.region.see_size()?;
-        // New pieces do not change their epoch.
+        // Map these always: new pieces do not change the piece epoch.
         reader.map_pieces(&self.region)?;
         writer.superblock = read_superblock(storage)?;
         self.note_commit(writer);
@@ -266,7 +268,7 @@ impl Store {
 }
 
 impl Check<'_> {
-    /// Tells how far the work is, and stops it if that is wanted.
+    /// Reports the progress, and fails if the caller's function wants to stop.
     fn tell(&mut self, stage: CheckStage, bytes: u64, bytes_total: u64) -> Result<()> {
         let bytes = bytes.min(bytes_total);
         match (self.watch)(CheckProgress { stage, bytes, bytes_total }) {
@@ -314,7 +316,7 @@ impl Check<'_> {
             None => report.note("superblocks", 0, 1, 0),
             Some(superblock) => match superblock.checkpoint {
                 Some(name) => self.check_checkpoint(name, superblock.is_compacted),
-                // The log alone does not have all.
+                // The log of a compacted store is not complete, so it must have a checkpoint.
                 None if superblock.is_compacted => {
                     let offset = superblock.offset() + CHECKPOINT_FIELD;
                     report.note("checkpoint offset", offset, HEADER_BYTES, 0);
@@ -324,8 +326,8 @@ impl Check<'_> {
         }
     }
 
-    /// Verifies the checkpoint that a recovery would begin with. One of an older version is passed
-    /// over, but not where the log alone does not have all.
+    /// Verifies the checkpoint from which a recovery would start. A checkpoint of an older version
+    /// is skipped, as recovery does, unless the store is compacted and depends on it.
     fn check_checkpoint(&mut self, name: CheckpointName, is_compacted: bool) {
         let region = &self.store.region;
         if !is_compacted && is_of_older_version(&region.view, name) {
@@ -339,10 +341,11 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that no granule has two uses: `used` has the segments that the log is in. What will be
-    /// handed out must be in none of them, nor in a piece of the index, nor twice on the list.
+    /// Checks that no granule has two uses. A free extent must not overlap a segment of the log
+    /// (`used`), a piece of the index, or another free extent.
     ///
-    /// A granule that has no use at all is lost until the index is built again, which does no harm.
+    /// A granule without any use is not a damage: its space is lost only until the index is
+    /// rebuilt.
     fn check_space(&mut self) {
         let region = &self.store.region;
         let live = region.live();
@@ -352,7 +355,7 @@ impl Check<'_> {
         }
         let mut used = std::mem::take(&mut self.used);
         used.push(Extent { granule: 0, count: HEADER_BYTES / GRANULE_BYTES });
-        // Those of an index in memory are in no file.
+        // The pieces of a private index are in memory, not in the file.
         if !region.is_private() {
             for window in LineWindow::ALL {
                 used.extend((0..live.piece_count(window)).map(|piece| Extent {
@@ -360,7 +363,8 @@ impl Check<'_> {
                     count: piece_of(piece).granule_count(),
                 }));
             }
-            // A killed process may have noted one before it was allocated, or after it was freed.
+            // A killed process may have recorded an extent before it was allocated, or after it was
+            // freed.
             let checkpoints = live.checkpoint_extents().into_iter().flatten();
             let noted = checkpoints.chain(live.segment_table());
             used.extend(noted.filter(|&extent| !space.is_free(extent)));

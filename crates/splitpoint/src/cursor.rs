@@ -1,12 +1,12 @@
 //! Scans: they return every key of a store with its value, in the order of the file.
 //!
-//! A scan walks the segments that there were at its moment, up to where records were appended then, and
-//! asks for each record whether it is the [version](crate::store::Versions) of its key. Where nothing of a
-//! segment was dead at the moment, every record of it is, and the index need not be asked. It never visits
-//! buckets in order, so splits and merges do not affect it. Exactly one record of a key is its version,
-//! so the scan returns each key once.
+//! A scan walks the segments that existed at its moment, up to the end of the log at that moment,
+//! and asks for each record whether it is the [version](crate::store::Versions) of its key. If a
+//! segment had no dead records at the moment, all of its records are versions, and the scan skips
+//! the index lookup. A scan never visits buckets in order, so splits and merges do not affect it.
+//! Exactly one record of a key is its version, so the scan returns each key once.
 //!
-//! Where damaged headers hide segments, the scan walks along the log and ends at the damage.
+//! If damaged headers hide segments, the scan follows the log instead, and ends at the damage.
 
 mod hash_order;
 
@@ -25,28 +25,30 @@ use crate::store::{Hold, Places, Store, Versions, Writer};
 use crate::testing::mutant::{self, Mutant};
 use crate::value::{Entry, Value};
 
-/// Records that a scan reads ahead at a time. Their buckets come while it returns those before.
+/// Records that a scan reads ahead at a time. Their buckets are prefetched while the scan returns
+/// the previous records.
 const READ_AHEAD: usize = 16;
 
-/// Iterator over every key of a [`Db`](crate::Db), or of a [`Snapshot`](crate::Snapshot), with its value:
-/// each key and value of one moment, whatever other threads change meanwhile.
+/// Iterator over every key of a [`Db`](crate::Db), or of a [`Snapshot`](crate::Snapshot), with its
+/// value. All keys and values are of one moment, regardless of concurrent changes.
 ///
-/// After an error it returns `None`.
+/// After an error, the iterator is exhausted.
 #[derive(Debug)]
 pub struct Scan<'db> {
     versions: Arc<Versions<'db>>,
     walk: Option<Walk<'db>>,
-    /// Where the records are that were there at the moment.
+    /// The parts of the file that held records at the moment.
     runs: Runs,
-    /// Whether nobody else uses the versions, so that what lies behind the scan is not needed.
+    /// Whether this scan is the only user of the versions, so that it can release the space that it
+    /// has passed.
     is_alone: bool,
-    /// Whether an entry borrows its bytes, and is pinned in this handle.
+    /// Whether entries borrow their bytes, with pins in the memory of this handle.
     is_pinned_here: bool,
-    /// Records read ahead; those from `next` on have not been examined yet. The horizon keeps their bytes:
-    /// a scan that nobody asks for its next entry pins nothing, and can be given up.
+    /// Records read ahead; those from `next` on have not been examined yet. No pin protects their
+    /// bytes, only the horizon: so the store can give up a scan that is not being advanced.
     ahead: Vec<Candidate<'db>>,
     next: usize,
-    /// Those behind them, whose buckets were asked for.
+    /// The records after `ahead`, whose buckets have been prefetched.
     coming: Vec<Candidate<'db>>,
 }
 
@@ -55,7 +57,7 @@ pub struct Scan<'db> {
 enum Walk<'db> {
     /// The segments.
     Runs(RunWalk<'db>),
-    /// The log, from its start to where it ended: of a store whose segments cannot be found.
+    /// The log from its start to its end at the moment: for a store whose segments cannot be found.
     Log(LogWalk<'db>),
 }
 
@@ -68,18 +70,19 @@ impl<'db> Walk<'db> {
         }
     }
 
-    /// Returns whether the last record is the version of its key, and need not be looked for in the index.
+    /// Returns whether the last record is known to be the version of its key, without a lookup in
+    /// the index.
     #[inline]
     fn is_held(&self) -> bool {
         matches!(self, Self::Runs(walk) if walk.is_held())
     }
 }
 
-/// A record that the scan returns if the index says that it is current.
+/// A record that the scan returns if it is the version of its key.
 #[derive(Clone, Copy, Debug)]
 struct Candidate<'db> {
     addr: Addr,
-    /// `None` if its slot need not be looked for.
+    /// `None` if the record is known to be the version.
     hash: Option<u64>,
     pair: Pair<'db>,
 }
@@ -111,8 +114,8 @@ impl<'db> Scan<'db> {
         Ok(Self { versions, walk, runs, is_alone: false, is_pinned_here, ahead, next: 0, coming })
     }
 
-    /// Begins scans of the versions of a moment that together return every key once: `part_count` of
-    /// about the same size.
+    /// Begins `part_count` scans of about the same size over the versions of a moment, which
+    /// together return every key exactly once.
     pub(crate) fn parts(versions: &Arc<Versions<'db>>, part_count: usize) -> Result<Vec<Self>> {
         let part_count = part_count.max(1);
         let places = match versions.places()? {
@@ -120,7 +123,7 @@ impl<'db> Scan<'db> {
                 let parts = cut(&runs, part_count).into_iter();
                 parts.map(|runs| Places::Runs(runs, held.clone())).collect()
             }
-            // A walk along the log has no parts.
+            // A walk along the log cannot be divided.
             log @ Places::Log(..) => {
                 let none =
                     std::iter::repeat_with(|| Places::Runs(Runs::default(), HeldRuns::default()));
@@ -130,8 +133,8 @@ impl<'db> Scan<'db> {
         places.into_iter().map(|places| Self::of(versions.clone(), places)).collect()
     }
 
-    /// Goes on to the records that were read ahead, and reads those behind them. Damage is an error only
-    /// after the scan has returned the records before it.
+    /// Moves on to the records that were read ahead, and reads ahead the next ones. Damage becomes
+    /// an error only after the scan has returned the records before it.
     fn read_ahead(&mut self) -> Result<()> {
         std::mem::swap(&mut self.ahead, &mut self.coming);
         self.coming.clear();
@@ -141,7 +144,7 @@ impl<'db> Scan<'db> {
         if ahead.is_empty() {
             read_some(store, walk, ahead)?;
         }
-        // An error is met again when it is their turn.
+        // Ignore an error here: the next call meets it again when these records are due.
         let _ = read_some(store, walk, coming);
         Ok(())
     }
@@ -153,11 +156,12 @@ impl<'db> Scan<'db> {
         if is_newest { Ok(true) } else { self.was_version(addr, hash, key) }
     }
 
-    /// Returns the same of a record that need not be looked for, for an assertion. An error may be that of an
-    /// eviction.
+    /// Asks the index about a record that [`Walk::is_held`] has vouched for, for an assertion. An
+    /// error counts as yes: the snapshot may have been given up meanwhile.
     fn is_version_by_index(&self, addr: Addr, key: &[u8]) -> bool {
         let store = self.versions.store();
-        // What is in a file may be wrong in any way.
+        // A file that was opened may be damaged in any way, so the assertion holds only for a store
+        // that this handle created.
         if store.recovery != Recovery::Created || mutant::is_made(Mutant::TakesAllForVersions) {
             return true;
         }
@@ -165,7 +169,7 @@ impl<'db> Scan<'db> {
         self.is_version(addr, hash, key).unwrap_or(true)
     }
 
-    /// Does the same for a record that no slot holds any more.
+    /// Like [`is_version`](Self::is_version), for a record that no slot holds any more.
     #[cold]
     fn was_version(&self, addr: Addr, hash: u64, key: &[u8]) -> Result<bool> {
         let version = self.versions.version_of(key, hash);
@@ -173,12 +177,13 @@ impl<'db> Scan<'db> {
         Ok(version? == Some(addr))
     }
 
-    /// Returns where the records are that were there when the scan began.
+    /// Returns the parts of the file that held records when the scan began.
     pub(crate) fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
 
-    /// Returns the next record to return, for a caller that holds a pin or an unbounded horizon.
+    /// Returns the next record that is a version. The caller holds a pin or an unbounded horizon,
+    /// which keeps the bytes from being overwritten.
     #[inline]
     pub(crate) fn next_current(&mut self) -> Result<Option<(Addr, Pair<'db>)>> {
         if self.next == self.ahead.len() && self.walk.is_none() && self.coming.is_empty() {
@@ -196,7 +201,7 @@ impl<'db> Scan<'db> {
                 }
                 read?;
             }
-            // Not as one: most of it stays in registers.
+            // Destructured, so that most fields stay in registers.
             let Some(&Candidate { addr, hash, pair }) = self.ahead.get(self.next) else {
                 return Ok(None);
             };
@@ -222,7 +227,7 @@ impl<'db> Scan<'db> {
         }
     }
 
-    /// Returns the next entry of a scan in a file that another process may change.
+    /// Returns the next entry of a scan over a file that another process may change.
     #[cold]
     #[inline(never)]
     fn next_beside(&mut self) -> Result<Option<Entry<'db>>> {
@@ -246,8 +251,8 @@ impl<'db> Scan<'db> {
     }
 }
 
-/// Reads the next records and asks for their buckets: fewer than [`READ_AHEAD`] at the end of the walk and
-/// before a damaged one, which is an error if it is the first.
+/// Reads the next [`READ_AHEAD`] records and prefetches their buckets. There are fewer at the end
+/// of the walk and before a damaged record; a damaged first record is an error.
 fn read_some<'db>(
     store: &Store,
     walk: &mut Option<Walk<'db>>,
@@ -269,8 +274,9 @@ fn read_some<'db>(
             Err(_) => break,
         }
     }
-    // One behind the other: each waits for the address of its page, and a processor looks up several of
-    // these at once only if little is between. It may grow meanwhile: a bucket that is asked for in vain.
+    // Issue the prefetches back to back: each needs a TLB miss resolved, and the processor overlaps
+    // these page walks only if little work lies between them. If the table grows meanwhile, the
+    // worst case is a useless prefetch.
     let geometry = store.geometry();
     for hash in records.iter().filter_map(|record| record.hash) {
         store.region.windows.prefetch_bucket(geometry.bucket_of(hash));
@@ -287,10 +293,10 @@ fn cut(runs: &[Range<u64>], part_count: usize) -> Vec<Runs> {
     for parts_left in (1..=part_count as u64).rev() {
         let (wanted_bytes, mut part_bytes) = (bytes_left.div_ceil(parts_left), 0);
         let mut part = Vec::new();
-        // The last part also has the runs at the end in which no record is yet.
+        // The last part also takes the trailing runs that have no records yet.
         while (part_bytes < wanted_bytes || parts_left == 1)
             && let Some(run) = rest.next_if(|run| {
-                // Half of a run more or less.
+                // Rounds to the nearest run: takes a run if at least half of it still fits.
                 part_bytes == 0 || part_bytes + bytes_of(run) / 2 <= wanted_bytes || parts_left == 1
             })
         {
@@ -359,7 +365,8 @@ mod held_tests {
     use crate::format::LIVE_OFFSET;
     use crate::{Batch, Db, Options, SimDisk};
 
-    /// Returns the number of segments whose records a scan takes without a look at the index, and of all.
+    /// Returns the number of segments whose records a scan returns without a lookup in the index,
+    /// and the number of all segments.
     fn held_of_all(db: &Db) -> (usize, usize) {
         let scan = db.scan().expect("a scan");
         let Ok(Places::Runs(runs, held)) = scan.versions.places() else { panic!("no segments") };
@@ -399,7 +406,7 @@ mod held_tests {
         let db = disk.open(&options()).unwrap();
         let (held, all) = held_of_all(&db);
         assert!(held == all && all > 4, "nothing is dead in all of the file: {held} of {all}");
-        // Now something is dead, and who counted in the older segments is not known.
+        // Now something is dead, and the older segments may have been counted by another handle.
         put_all(&db, 0..1);
         assert_eq!(held_of_all(&db).0, 0);
         put_all(&db, 1000..2000);
@@ -412,7 +419,7 @@ mod held_tests {
         assert_eq!(db.scan().unwrap().count(), 2000);
     }
 
-    /// No checksum vouches for the header that a killed process leaves.
+    /// The live header that a killed process leaves has no valid checksum.
     #[test]
     fn a_damaged_count_of_dead_bytes_brings_nothing_back() {
         let disk = SimDisk::new();
@@ -448,7 +455,7 @@ mod held_tests {
         put_all(&db, 0..1000);
         let (held, all) = held_of_all(&db);
         assert_eq!(held, all);
-        // As an earlier version left it.
+        // Earlier versions of the library left the count like this.
         db.apply(&Batch::new().put("a", "1").put("b", "2").delete("c")).unwrap();
         db.store().lock().unwrap().state.dead_bytes = 0;
         assert!(held_of_all(&db).0 < all, "the log is longer than its live records");

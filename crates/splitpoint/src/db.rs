@@ -66,31 +66,34 @@ use crate::table::{
 };
 use crate::value::Value;
 
-/// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
+/// Keys that [`Db::get_many`] and [`Db::put_many`] process as one chunk, so that their cache misses
 /// overlap.
 const CHUNK: usize = 32;
 
 /// A handle to a store: keys and values in one file or in memory.
 ///
 /// Any number of threads may use a handle at the same time. Reads take no lock; writes take one
-/// mutex. A value borrows from the handle and is not copied. The store starts background
-/// threads when it first needs them: one syncs, another takes the page faults of memory that the
-/// writer will soon reach. With [`Options::instrument`] one publishes what lookups cost, and with
-/// [`Sharing::Shared`] one gives up the writer's place when other handles want it. The last handle joins
-/// them.
+/// mutex. A value borrows from the handle and is not copied.
+///
+/// The store starts background threads when it first needs them. One thread syncs; another touches
+/// the pages that the writer will soon reach, so that the writer takes no page faults. With
+/// [`Options::instrument`] a third publishes what lookups cost, and with [`Sharing::Shared`] a
+/// fourth gives up the writer's place when other handles want it. Closing the last handle joins all
+/// of them.
 ///
 /// A clone is another handle to the same store, so give a clone to each thread that needs one.
 /// Dropping or [closing](Self::close) the last handle closes the store.
 ///
 /// # Forks
 ///
-/// After a `fork`, a child may read through a handle that was opened to read only; beside a writer it
-/// takes a place of its own among the readers. Through a handle that may write, every call in the child
-/// returns [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), except [`len`](Self::len), and dropping the
-/// handle does nothing. The reason: the parent does not see what the child looks at, and uses space again.
-/// So a child must drop values and scans from before the fork, and open the store again with
-/// [`reopen`](Self::reopen) when the parent has closed it. A table in memory is a private copy in the child,
-/// which may change it.
+/// After a `fork`, the child may read through a read-only handle; if a writer has the file open,
+/// the child takes a place of its own in the reader table. Through a handle that may write, every
+/// call in the child returns [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), except
+/// [`len`](Self::len), and dropping the handle does nothing. The reason: the parent does not see
+/// the child's pins, so it may overwrite records that the child is reading. The child must
+/// therefore drop values and scans from before the fork, and call [`reopen`](Self::reopen) once the
+/// parent has closed the store. A table in memory becomes a private copy of the child, which the
+/// child may change.
 ///
 /// # Examples
 ///
@@ -112,8 +115,8 @@ const CHUNK: usize = 32;
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    // Dropped before `handle`: when the last handle closes the file, no clone holds the file any
-    // more.
+    // Declared, and so dropped, before `handle`: when the last handle closes the file, no clone
+    // still holds a reference to the store.
     store: Arc<Store>,
     handle: Arc<Handle>,
 }
@@ -123,7 +126,7 @@ struct Handle {
     store: Arc<Store>,
     syncer: Syncer,
     publisher: Publisher,
-    /// With what it was opened.
+    /// The options with which it was opened, for [`Db::reopen`].
     options: Options,
 }
 
@@ -158,15 +161,16 @@ impl Db {
     /// - **No other program writes to the file.** Splitpoint locks it (`flock`), but the lock is
     ///   advisory: an editor or `cp` ignores it. A write by another program can change a value
     ///   while it is borrowed, which Rust code assumes never happens.
-    /// - **No program truncates it.** Touching a page behind the new end raises `SIGBUS`, which
-    ///   ends the process unless it handles the signal. To replace a file, rename another over it.
-    /// - **The device stays readable.** A read error raises `SIGBUS` too, as with every mapping,
-    ///   and so does a file system that shuts down after an error. Changes with
-    ///   [`Durability::Sync`] report most write errors as errors, because their records go through
-    ///   `write`.
+    /// - **No program truncates it.** An access to a page beyond the new end raises `SIGBUS`, which
+    ///   ends the process unless it handles the signal. To replace the file, rename another over
+    ///   it.
+    /// - **The device stays readable.** As with every mapping, a read error raises `SIGBUS` too,
+    ///   and so does any access after the file system has shut itself down because of an error.
+    ///   Changes with [`Durability::Sync`] return most write errors as errors, because their
+    ///   records go through `write`.
     /// - **A file of unknown origin is opened with [`Options::rebuild_index`].** Otherwise
-    ///   Splitpoint trusts the index in the file. A malicious index can lead a lookup to any bytes
-    ///   of the file, but never to memory outside of it.
+    ///   Splitpoint trusts the index in the file. A malicious index can make a lookup return any
+    ///   bytes of the file, but never memory outside of it.
     ///
     /// # Errors
     ///
@@ -221,15 +225,16 @@ impl Db {
         Self { store, handle }
     }
 
-    /// Opens the same file again, with the options of this handle, except that it must exist.
+    /// Opens the file of this handle again with the same options, except that the file must exist.
     ///
-    /// A child of a fork needs a handle of its own to write. If the file was replaced meanwhile, this opens
-    /// the file that has the name now.
+    /// The child of a fork needs a handle of its own to write. The file is opened by its path: if
+    /// another file has been renamed over it, this opens the new one.
     ///
     /// # Errors
     ///
-    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if this handle or another one
-    /// may write too. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a table in memory.
+    /// As [`Options::open`]. That includes [`ErrorKind::Locked`](crate::ErrorKind::Locked) if the
+    /// options allow one writer only and this handle, which is still open, is that writer.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a table in memory.
     ///
     /// # Examples
     ///
@@ -257,7 +262,7 @@ impl Db {
         self.handle.options.clone().create(Create::Never).open(storage.path())
     }
 
-    /// Returns the store, for a cursor and for tests that look behind the interface.
+    /// Returns the store, for cursors and for tests of internals.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -266,9 +271,9 @@ impl Db {
     ///
     /// The value is not copied: it borrows from the handle, and through it from the mapped file. It
     /// was current at some moment during the call, and later changes of the key do not change it.
-    /// While it is borrowed, the program must keep the contract of [`Db::open`]. To be independent
-    /// of the file, or to keep a value for long, copy it with [`Value::into_vec`] or
-    /// [`get_into`](Self::get_into).
+    /// While it is borrowed, the program must keep the contract of [`Db::open`], and the store
+    /// cannot reuse the space of the record. To be independent of the file, or to keep a value for
+    /// long, copy it with [`Value::into_vec`] or [`get_into`](Self::get_into).
     ///
     /// This does not verify the checksum of the record, which would read all of a large value.
     /// [`check`](Self::check) verifies every record.
@@ -279,11 +284,11 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// A hit reads two cache lines, the bucket and the record; a miss reads one. Either reads more
-    /// only for an overflow line, or for another key with an equal tag. As the table grows, more of
-    /// the tag's 24 bits are equal for all keys of a bucket: with `2^l` buckets, `l` at least 8,
-    /// the slot of another key matches with probability `2^(l - 32)`. That is 1 in 2,048 at ten
-    /// million keys and 1 in 256 at eighty.
+    /// A hit touches two cache lines, the bucket and the record; a miss touches one. Either touches
+    /// more only for an overflow line, or for another key with an equal tag. As the table grows,
+    /// more of the tag's 24 bits are the same for all keys of a bucket: with `2^l` buckets, `l` at
+    /// least 8, the slot of another key matches with probability `2^(l - 32)`. That is 1 in 2,048
+    /// at ten million keys and 1 in 256 at eighty million.
     ///
     /// # Examples
     ///
@@ -301,7 +306,8 @@ impl Db {
         self.store.find(key.as_ref())
     }
 
-    /// Replaces the contents of `buf` with the value of `key`, and returns whether the key exists.
+    /// Copies the value of `key` into `buf`, replacing its contents, and returns whether the key
+    /// exists.
     ///
     /// A miss leaves `buf` as it is.
     ///
@@ -354,11 +360,12 @@ impl Db {
         Ok(self.store.find(key.as_ref())?.is_some())
     }
 
-    /// Returns the values of `keys`, in the same order, and looks them up together.
+    /// Looks up many keys together, and returns their values in the order of `keys`.
     ///
-    /// It looks up 16 keys at a time in three passes: prefetch the buckets; match the tags and
-    /// prefetch the records; compare the keys. Their cache misses overlap, so for a table larger
-    /// than the cache it is several times faster than one [`get`](Self::get) after the other.
+    /// Groups of 16 keys go through three passes: prefetch the buckets; match the tags and prefetch
+    /// the records; compare the keys. The cache misses of a group overlap, so on a table larger
+    /// than the cache this is several times faster than one [`get`](Self::get) after the other. The
+    /// values need not be of the same moment; [`Snapshot::get_many`] returns values that are.
     ///
     /// # Errors
     ///
@@ -406,7 +413,8 @@ impl Db {
         pins: &mut Bunch<'db>,
         values: &mut Vec<Option<Value<'db>>>,
     ) -> Result<()> {
-        // Before the index is looked at: it may not be mapped here, and another process may change it.
+        // Check this before the index is read: in a forked child it may not be mapped, and another
+        // process may be changing it.
         self.store.refuse_reading_in_fork()?;
         if let Some(reader) = &self.store.reader {
             for key in keys {
@@ -428,7 +436,7 @@ impl Db {
 
     /// Stores `value` under `key`, replacing any earlier value.
     ///
-    /// Keys and values have 0 to 4 GiB - 1 bytes. Both are copied. The new value is visible to
+    /// Keys and values are 0 to 4 GiB - 1 bytes long. Both are copied. The new value is visible to
     /// every thread when this returns.
     ///
     /// # Errors
@@ -448,13 +456,13 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Writes one record. Reads one bucket and, for each tag that matches, one record. Splits at
-    /// most two buckets.
+    /// Appends one record to the log. Reads one bucket and, for each tag that matches, one record.
+    /// Splits at most two buckets, and may compact a little: see [`Options::live_share`].
     ///
     /// # Source
     ///
-    /// Splits on overflow and on the fill factor: Seltzer and Yigit 1991. Unlike there, values live
-    /// in a log, so a split moves slots and never values.
+    /// Splits on overflow and on the fill factor: Seltzer and Yigit 1991. Unlike in their package,
+    /// values live in a log, so a split moves slots and never values.
     ///
     /// # Examples
     ///
@@ -576,7 +584,8 @@ impl Db {
         })
     }
 
-    /// Stores a pair after an error, if that was for want of room and some can be made.
+    /// Retries a put that has failed for lack of space, after making room. Any other error is
+    /// returned.
     #[cold]
     #[inline(never)]
     fn put_again(&self, put: &Put<'_>, durability: Durability, error: Error) -> Result<bool> {
@@ -587,17 +596,17 @@ impl Db {
         Ok(is_stored)
     }
 
-    /// Stores every key with its value, in order, and waits for durability once.
+    /// Stores many records in order, and waits for durability once, at the end.
     ///
-    /// The result is that of a [`put`](Self::put) for each pair, but the cache misses of 32 pairs
-    /// overlap.
+    /// The result is that of one [`put`](Self::put) for each item, but the cache misses of 32 items
+    /// overlap. The call is not atomic: see [`apply`](Self::apply).
     ///
-    /// The items are tuples of a key and a value, or references to them: see [`AsPair`]. The
-    /// iterator may use the store, since no lock is held while it produces items.
+    /// The items are tuples of a key and a value, or references to such tuples: see [`AsPair`]. No
+    /// lock is held while the iterator produces items, so it may use the store.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put). The pairs before the one that failed are stored.
+    /// As [`put`](Self::put). The records before the one that failed are stored.
     ///
     /// # Examples
     ///
@@ -613,7 +622,7 @@ impl Db {
         self.put_many_with(pairs, self.store.durability)
     }
 
-    /// Stores every pair like [`put_many`](Self::put_many), with `durability` for all of them.
+    /// Stores many records like [`put_many`](Self::put_many), with `durability` for all of them.
     ///
     /// # Errors
     ///
@@ -655,27 +664,28 @@ impl Db {
         if durability.is_synced_at_end() { self.sync() } else { Ok(()) }
     }
 
-    /// Stores a chunk of pairs. With `Sync` it waits for the device only after an error, because
-    /// the caller waits once for all chunks.
+    /// Stores a chunk of records. With `Sync` it waits for the device only after an error;
+    /// otherwise the caller waits once for all chunks.
     fn put_chunk(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
         if pairs.is_empty() {
             return Ok(());
         }
-        // Nothing may be looked up before a handle that only reads has mapped the index.
+        // A read-only handle may not have mapped the index yet, so refuse before anything looks
+        // there.
         if self.store.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }
         self.store.refuse_reading_in_fork()?;
         let mut begun = [Begun::default(); CHUNK];
         let mut begun_count = 0;
-        // If a pair cannot be stored, those before it still are.
+        // If a record is over its limit, those before it are still stored.
         let prepared = pairs.iter().zip(&mut begun).try_for_each(|(&(key, value), begun)| {
             *begun = self.store.begin_put(key, value)?;
             begun_count += 1;
             Ok(())
         });
         let begun = &begun[..begun_count];
-        // What another process may change is looked at in a turn.
+        // Where another process may change the index, it may be read only within a turn.
         if self.store.reader.is_none() {
             for begun in begun {
                 self.store.prefetch_candidates_of(begun);
@@ -692,7 +702,7 @@ impl Db {
             stored_count += run_count;
             let Some(put) = puts_from(stored_count).next() else { break Ok(()) };
             let Err(error) = stored else { continue };
-            // Room is made once for each pair.
+            // Make room at most once for each record, so that a full disk ends the loop.
             if failed == Some(stored_count) {
                 break Err(error);
             }
@@ -714,13 +724,13 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put), except that deletes go on when the disk is full: on a file system with less
-    /// than 64 MiB free, a store whose records take 1 MiB or more holds room back for them.
-    /// `docs/durability.md` has the rule and its limits.
+    /// As [`put`](Self::put), except that deletes still work when the disk is full: on a file
+    /// system with less than 64 MiB free, a store with at least 1 MiB of records keeps a reserve
+    /// for them. `docs/durability.md` has the rule and its limits.
     ///
     /// # Cost
     ///
-    /// As [`put`](Self::put), but merges at most one bucket into another instead of splitting.
+    /// As [`put`](Self::put), but instead of splitting it merges at most one bucket into another.
     ///
     /// # Examples
     ///
@@ -776,15 +786,15 @@ impl Db {
     ///
     /// `changes` is a reference to a [`Batch`](crate::Batch), or [`Change`]s that borrow their keys
     /// and values. The last change of a key wins; deleting a missing key is a no-op. A
-    /// [`snapshot`](Self::snapshot) or a [`transaction`](Self::transaction) sees all of them or none;
-    /// a [`get`](Self::get) of another thread may see one before the other. A batch is a transaction that
-    /// reads nothing.
+    /// [`snapshot`](Self::snapshot) or a [`transaction`](Self::transaction) sees all of the changes
+    /// or none; a [`get`](Self::get) of another thread may see one change before another. A batch
+    /// is a transaction that reads nothing.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put). After an error no change of the batch is made. On a full disk a batch of
-    /// deletes alone may take the room that is held back for [deletes](Self::delete), if all of it fits:
-    /// about 8,000, with segments of 64 KiB. A batch with a put may not.
+    /// As [`put`](Self::put). After an error no change of the batch takes effect. On a full disk, a
+    /// batch that only deletes may use the reserve for [deletes](Self::delete) if it fits there:
+    /// about 8,000 deletes with segments of 64 KiB. A batch with a put may not.
     ///
     /// # Durability
     ///
@@ -793,7 +803,7 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// That of the single changes, and 24 bytes of log if there is more than one change.
+    /// The cost of each change, plus 24 bytes of log if there is more than one.
     ///
     /// # Examples
     ///
@@ -859,12 +869,12 @@ impl Db {
         self.finish_apply(writer, durability)
     }
 
-    /// Does what the durability of several changes requires, and what compaction is owed for them.
+    /// Waits as the durability of a batch requires, then does the compaction that the batch owes.
     fn finish_apply(&self, writer: Changing<'_>, durability: Durability) -> Result<()> {
         let owed_bytes = writer.owed_bytes();
         self.finish(writer, durability)?;
         if owed_bytes > 0 {
-            // The batch is made, whatever becomes of this.
+            // The batch is committed, so a failure of the compaction is not an error of this call.
             let settled = self.store.settle(owed_bytes);
             if settled.is_ok_and(|needs_thread| needs_thread)
                 && let Ok(writer) = self.store.lock_for_change()
@@ -875,7 +885,7 @@ impl Db {
         Ok(())
     }
 
-    /// Does what the durability of a change requires, after the change has become visible.
+    /// Waits as the durability of a change requires. The change is already visible.
     #[inline(always)]
     fn finish(&self, mut writer: Changing<'_>, durability: Durability) -> Result<()> {
         let lsn = writer.log.position().lsn;
@@ -885,7 +895,7 @@ impl Db {
         match (durability, step) {
             (Durability::Sync, _) => self.store.wait_durable(lsn, true),
             (_, Step::Wait(lsn)) => {
-                // The change is made, so it returns no error. The store keeps the error for the
+                // The change is committed, so this returns no error. The store keeps it for the
                 // next change.
                 let _ = self.store.wait_durable(lsn, false);
                 Ok(())
@@ -894,8 +904,8 @@ impl Db {
         }
     }
 
-    /// Schedules the sync that makes an `Async` change durable in time, and returns what the caller
-    /// has to do for it.
+    /// Schedules the sync that makes an `Async` change durable within its bound, and returns what
+    /// the caller must do to keep the bound.
     #[inline(always)]
     fn pace(&self, writer: &mut Writer) -> Step {
         if writer.pace.is_unasked() {
@@ -912,8 +922,8 @@ impl Db {
         step
     }
 
-    /// Releases the lock, and has what a checkpoint needs done: by the background thread if the
-    /// storage allows one.
+    /// Releases the lock, and advances a pending checkpoint by a step: on the background thread if
+    /// the storage allows one, otherwise here.
     #[inline(always)]
     fn advance_checkpoint(&self, writer: Changing<'_>) {
         if writer.checkpoints.needs_thread() {
@@ -927,7 +937,7 @@ impl Db {
         if std::mem::take(&mut writer.checkpoints.is_excess) {
             if !may_have_thread || !self.handle.syncer.cool_excess(&self.store) {
                 drop(writer);
-                // Pages that stay only take room.
+                // Ignore the error: pages that stay in memory cost space, not correctness.
                 let _ = self.store.cool_excess(|| true);
                 return;
             }
@@ -940,12 +950,12 @@ impl Db {
             let lsn = writer.log.position().lsn;
             drop(writer);
             if !may_have_thread || !self.handle.syncer.schedule(&self.store, Duration::ZERO) {
-                // The store keeps the error, as below.
+                // The store keeps the error for the next change and the next sync.
                 let _ = self.store.wait_durable(lsn, false);
             }
             return;
         }
-        // Only once: the thread may be in a sync, and waking it costs a system call.
+        // Ask only once: the thread may be busy with a sync, and waking it costs a system call.
         if may_have_thread && self.handle.syncer.make_checkpoint(&self.store) {
             writer.checkpoints.set_asked(true);
         } else if writer.checkpoints.is_written() {
@@ -954,14 +964,14 @@ impl Db {
             let _ = self.store.finish_checkpoint();
         } else if writer.checkpoints.is_ending() {
             drop(writer);
-            // A step with each change. The store keeps the error, as above.
+            // Each change does one step. The store keeps the error, as above.
             let _ = self.store.sync_ending();
         } else {
             self.store.walk_without_thread(&mut writer);
         }
     }
 
-    /// Returns a [`Snapshot`]: the store as it is now, whatever other threads change later.
+    /// Returns a [`Snapshot`]: the store as it is now, unaffected by later changes.
     ///
     /// # Errors
     ///
@@ -971,10 +981,10 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Waits for the writer's lock, and copies nothing. Beside a writer of another process, and on a handle
-    /// that takes turns, it does not wait (a second at most if a writer is stopped while it moves records),
-    /// and reads the list of all segments. The handle that had the last turn mostly remembers that list:
-    /// [`Snapshot`] says when.
+    /// Waits for the writer's mutex, and copies nothing. A read-only handle beside a writer, and a
+    /// handle that takes turns, wait for no lock, but read the list of all segments. (If the writer
+    /// is suspended while it moves records, they wait up to a second.) The handle that had the last
+    /// turn usually has that list cached: [`Snapshot`] says when.
     ///
     /// # Examples
     ///
@@ -994,24 +1004,25 @@ impl Db {
 
     /// Returns an iterator over every key with its value, in the order of the file.
     ///
-    /// It returns every key that exists when the scan begins, exactly once, with its value of that
-    /// moment, whatever other threads put or delete meanwhile: it is the scan of a
-    /// [`snapshot`](Self::snapshot). If you delete each key that it returns, you delete everything.
+    /// The scan returns every key that exists when it begins exactly once, with its value of that
+    /// moment, regardless of concurrent changes: it is the scan of a [`snapshot`](Self::snapshot).
+    /// A program that deletes each key that the scan returns deletes everything.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged.
-    /// - [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the scan has held back more
-    ///   space than [`Options::max_snapshot_pin`] allows.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process begins new segments all the time
-    ///   or, on a handle that may not write to the file, if another process moves records for the first time.
+    /// - [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the scan has kept more
+    ///   space from being reused than [`Options::max_snapshot_pin`] allows.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process starts new segments so
+    ///   fast that the list of segments cannot be read consistently; also, on a handle that may not
+    ///   write to the file, if another process begins to compact the store for the first time.
     ///
-    /// An item may also be one of these errors; it is then the last item.
+    /// An item may be one of these errors, too; the scan then ends.
     ///
     /// # Cost
     ///
-    /// Reads the log once, sequentially, dead records included, and one bucket per record of the segments in
-    /// which something may be dead.
+    /// Reads the log once, sequentially, including dead records, and one bucket for each record of
+    /// a segment that may contain dead records.
     ///
     /// # Examples
     ///
@@ -1032,17 +1043,22 @@ impl Db {
     }
 
     fn scan_with(&self, hold: Hold) -> Result<Scan<'_>> {
-        // Hold the lock until the scan has noted which segments are younger.
+        // Hold the lock until the scan has recorded the list of segments: younger ones are not part
+        // of it.
         let mut writer = self.store.lock_to_look()?;
         Scan::new(&self.store, &mut writer, hold)
     }
 
-    /// Returns a number that stays the same as long as only this handle changes the store, or `None` if
-    /// another handle may have changed the store since the last change of this one.
+    /// Returns a number that stays the same as long as only this handle changes the store, or
+    /// `None` if another handle may have changed the store since this handle's last change.
     ///
-    /// While a handle that takes turns returns the same number, what the program has learned of the store is
-    /// still true, except for its own changes. A handle that is the only one to write always returns
-    /// `Some(0)`, and one that reads beside others always `None`. O(1), without a system call.
+    /// It validates what a program has cached: as long as the number stays the same, the store has
+    /// changed only by the program's own changes through this handle. A handle that is the only
+    /// writer always returns `Some(0)`; a handle that reads beside a writer always returns `None`.
+    ///
+    /// # Cost
+    ///
+    /// O(1), without a system call.
     ///
     /// # Examples
     ///
@@ -1067,14 +1083,16 @@ impl Db {
         self.store.turns_of_others()
     }
 
-    /// Returns whether the handle was opened by a parent process, of which this process is a fork; the parent
-    /// may be using it. On Linux 4.14 or later this makes no system call.
+    /// Returns whether a parent process opened this handle and this process is its fork. The parent
+    /// may still be using the handle: see [Forks](Self#forks).
+    ///
+    /// On Linux 4.14 or later this makes no system call.
     #[inline]
     pub fn is_of_parent(&self) -> bool {
         self.store.is_of_parent()
     }
 
-    /// Panics while it holds the lock for a change, as a mistake in the engine would: for the tests of the
+    /// Panics while holding the writer's lock, as a bug in the engine might: for tests of the
     /// bindings.
     ///
     /// # Errors
@@ -1097,14 +1115,15 @@ impl Db {
         self.len() == 0
     }
 
-    /// Makes every change before this call durable, whatever its level; a no-op on a read-only
-    /// handle.
+    /// Makes every change before this call durable, whatever its [`Durability`]; a no-op on a
+    /// read-only handle.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) with the operating system's error, once. From then
-    /// on [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned): a later sync may succeed although
-    /// changes are lost, so the handle refuses changes until the store is opened again.
+    /// on [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned): after a failed write-back the kernel
+    /// may report the next sync as successful although changes are lost, so the handle refuses
+    /// changes until the store is opened again.
     ///
     /// # Cost
     ///
@@ -1130,17 +1149,18 @@ impl Db {
     /// Closes the store if this is its last handle, and returns whether it was the last.
     ///
     /// The last handle syncs the store, marks it clean and releases the lock on the file. While
-    /// clones live, this call syncs the store, drops this handle and returns `false`; the store
+    /// clones exist, this call syncs the store, drops this handle and returns `false`; the store
     /// stays open for the clones. If several threads close the last clones at the same time,
     /// exactly one gets `true`.
     ///
     /// Dropping a handle does the same, except that it cannot report an error, and does not sync
-    /// while clones live.
+    /// while clones exist.
     ///
-    /// The last handle of a file also compacts it, as [`maintain`](Self::maintain) does, if more than half
-    /// of it is free or dead, 64 of the smallest segments (4 MiB) have died, and the log is no longer than
-    /// 512 MiB. For that it reads at most twice as many bytes as have died, which takes seconds on a slow
-    /// disk. A handle that takes turns does not compact at a close.
+    /// Closing the last handle of a file also compacts it, as [`maintain`](Self::maintain) does, if
+    /// more than half of the file is free or dead, at least 4 MiB of records (64 of the smallest
+    /// segments) have died, and the log is at most 512 MiB long. This reads at most twice as many
+    /// bytes as have died, which takes seconds on a slow disk. A handle that takes turns does not
+    /// compact when it is closed.
     ///
     /// # Errors
     ///
@@ -1164,7 +1184,8 @@ impl Db {
     pub fn close(self) -> Result<bool> {
         let Self { store, handle } = self;
         let synced = if Arc::strong_count(&handle) > 1 { store.sync() } else { Ok(()) };
-        // Drop this reference first, so that the last handle is the last to hold the file.
+        // Drop this reference first, so that the last `Handle` also has the last reference to the
+        // store.
         drop(store);
         match (synced, Arc::into_inner(handle)) {
             (Ok(()), Some(handle)) => handle.close().map(|()| true),
@@ -1194,7 +1215,8 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// Durable when this returns or, if a checkpoint is being synced, when that sync ends.
+    /// The bytes are durable when this returns; if a checkpoint is being synced at that moment,
+    /// they are durable when its sync ends.
     ///
     /// # Cost
     ///
@@ -1219,7 +1241,7 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Reads 64 cache lines. Nobody waits.
+    /// Reads 64 cache lines, and blocks nobody.
     ///
     /// # Examples
     ///
@@ -1237,17 +1259,17 @@ impl Db {
         self.store.lookups()
     }
 
-    /// Measures the chains of about `bucket_count` buckets, while any process goes on using the store, and
-    /// returns with them what lookups have cost.
+    /// Measures the chains of a sample of about `bucket_count` buckets without stopping other users
+    /// of the store, and returns them with the cost of lookups so far.
     ///
-    /// `which` chooses the buckets, so give another number each time. Their hashes have some low bits in
-    /// common. So they form a smaller table of the same kind, and if the hash function fits, their keys are a
-    /// sample like any other. While some of them are being split, fewer are measured. A change that is made
-    /// meanwhile may show or not. If the table has no more buckets than the sample, a key that a split is
-    /// moving may count twice.
+    /// `which` selects the sample, so pass a different number each time. The hashes of a sample
+    /// have some low bits in common. It is therefore a smaller table of the same kind, and if the
+    /// hash function fits the keys, it is an unbiased sample of them. Buckets that are being split
+    /// are left out. A concurrent change may be counted or not. If the table has no more buckets
+    /// than the sample, a key that a split is moving may be counted twice.
     ///
-    /// The lookups are those of all handles of the file that were opened with [`Options::instrument`], in
-    /// all processes; see [`SharedLookups`](crate::stats::SharedLookups).
+    /// The lookups are those of all handles, in all processes, that have opened the file with
+    /// [`Options::instrument`]; see [`SharedLookups`](crate::stats::SharedLookups).
     ///
     /// # Errors
     ///
@@ -1255,8 +1277,8 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Reads a cache line of each of the buckets, each in another page of a large table, and their
-    /// overflow lines. Nobody waits.
+    /// Reads one cache line for each bucket, each in a different page of a large table, and their
+    /// overflow lines. Blocks nobody.
     ///
     /// # Examples
     ///
@@ -1306,29 +1328,30 @@ impl Db {
         Ok(Stats { moved_bytes: moved_bytes.unwrap_or(stats.moved_bytes), ..stats })
     }
 
-    /// Compacts the store while the program has nothing else to do, and gives memory, or room of the
-    /// disk, back to the system.
+    /// Compacts the store ahead of need, for when the program is idle, and returns memory or disk
+    /// space to the system.
     ///
-    /// Changes compact by themselves, until [`Options::live_share`] of the log is live. This call goes
-    /// on until less than 3 % of each closed segment is dead. If an eighth of the file is
-    /// free, it also moves whatever is at its end towards its beginning: segments, the index, the checkpoint.
-    /// It reads at most about `budget` bytes of segments; [`Maintenance::is_done`] says whether that was
-    /// enough.
+    /// Every change pays for some compaction, until [`Options::live_share`] of the log is live.
+    /// This call goes further, until less than 3 % of each closed segment is dead. If an eighth of
+    /// the file is free, it also moves segments, the index and the checkpoint from the end of the
+    /// file towards its beginning. It reads at most about `budget` bytes of segments;
+    /// [`Maintenance::is_done`] says whether that was enough.
     ///
-    /// Other threads may read all the time, and change the store after every 64 KiB, or 256 merged
-    /// buckets. Changes wait while a checkpoint walks the buckets, about 30 ns each, and while a piece of
-    /// the index is copied.
+    /// Other threads may read throughout, and may change the store after every 64 KiB read or 256
+    /// buckets merged. Changes wait while a checkpoint walks the buckets, about 30 ns each, and
+    /// while an index extent is copied.
     ///
-    /// In a file it makes checkpoints, and waits for their syncs: one before a store is compacted for
-    /// the first time; one to free the emptied segments; one after each round of moved segments (a round moves
-    /// at least 4 MiB and 16 times the bytes of a checkpoint, if that much is left to move); and one more if
-    /// the last checkpoint lies at the end of the file. Free space becomes holes of the file. A
-    /// [`close`](Self::close) shortens the file, and makes holes again where the opening has filled some.
+    /// On a file it writes checkpoints, and waits for their syncs: one before a store is compacted
+    /// for the first time; one to free the emptied segments; one after each round of moved segments
+    /// (a round moves at least 4 MiB and 16 times the bytes of a checkpoint, if that much is left
+    /// to move); and one more if the last checkpoint lies at the end of the file. Free space
+    /// becomes holes in the file. [`close`](Self::close) shortens the file, and punches holes again
+    /// that the open had filled.
     ///
-    /// A handle that takes turns compacts in turns of a few megabytes, beside the changes of others, and
-    /// frees the emptied segments when nothing is left to compact. It moves only records, and no close
-    /// shortens the file: its free space becomes holes. [`Maintenance::returned_bytes`] then also counts
-    /// holes that were there before.
+    /// A handle that takes turns compacts in turns of a few megabytes, between which other handles
+    /// may change the store, and frees the emptied segments when nothing is left to compact. It
+    /// moves only records, and its `close` does not shorten the file: free space becomes holes.
+    /// [`Maintenance::returned_bytes`] then also counts holes that existed before.
     ///
     /// # Errors
     ///
@@ -1339,11 +1362,11 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Reads each segment that it empties once, and one bucket per record; writes what is live, and for
-    /// a file 8 bytes of log a record, and 5 to 6 bytes a key for each checkpoint. If deletes have left
-    /// fewer keys per bucket than half of the fill factor, it merges buckets until there are nine tenths of
-    /// the fill factor, and gives their lines back. A handle that takes turns ([`Sharing::Shared`]) merges
-    /// none.
+    /// Reads each segment that it empties once, and one bucket for each record in it. Writes the
+    /// live records and, for a file, 8 bytes of log for each of them and 5 to 6 bytes per key for
+    /// each checkpoint. If deletes have left fewer keys per bucket than half of the fill factor, it
+    /// merges buckets until there are nine tenths of it, and frees their lines. A handle that takes
+    /// turns ([`Sharing::Shared`]) merges none.
     ///
     /// # Examples
     ///
@@ -1363,22 +1386,22 @@ impl Db {
         self.store.maintain(budget)
     }
 
-    /// Verifies every structure against every other, without writing.
+    /// Verifies every structure of the store against every other, without writing.
     ///
-    /// Damage is in the report, not in the error.
+    /// Damage is part of the report, not an error.
     ///
     /// # Errors
     ///
     /// Only if the check cannot continue: [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a
-    /// thread panicked while it changed the store; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if
-    /// this handle only reads and another may write.
+    /// thread panicked while it changed the store; [`ErrorKind::Locked`](crate::ErrorKind::Locked)
+    /// if this handle is read-only and a writer has the file open.
     ///
     /// # Cost
     ///
-    /// Reads the file once, and the damaged segments of its log twice. Takes one bit of memory for
-    /// each 8 bytes of the file and for each bucket, up to three bits where the log is damaged, and
-    /// up to two log segments (4 MiB) for a damaged one. Writers wait meanwhile; a writer in another process
-    /// cannot open the file.
+    /// Reads the file once, and damaged segments of its log twice. Takes one bit of memory for each
+    /// 8 bytes of the file and for each bucket, up to three bits where the log is damaged, and up
+    /// to two log segments (4 MiB) for a damaged one. Writers of this handle wait; a writer in
+    /// another process cannot open the file during the check.
     ///
     /// # Examples
     ///
@@ -1395,16 +1418,16 @@ impl Db {
 
     /// Verifies the store like [`check`](Self::check), and reports its progress.
     ///
-    /// It calls `watch` after each log segment and each half MiB of the index, and stops if that
+    /// It calls `watch` after each log segment and each half MiB of the index, and stops if `watch`
     /// returns `Break`.
     ///
-    /// Writers wait meanwhile: the calling thread holds their lock, as in [`update`](Self::update), so
-    /// `watch` may only look up keys. If it panics, the store stays usable.
+    /// Writers wait: the calling thread holds the writer's lock, as in [`update`](Self::update), so
+    /// `watch` may only look up keys. If `watch` panics, the store stays usable.
     ///
     /// # Errors
     ///
     /// As [`check`](Self::check), and [`ErrorKind::Io`](crate::ErrorKind::Io) with
-    /// [`Interrupted`](std::io::ErrorKind::Interrupted) if `watch` stopped it.
+    /// [`Interrupted`](std::io::ErrorKind::Interrupted) if `watch` returned `Break`.
     ///
     /// # Examples
     ///
@@ -1432,12 +1455,13 @@ impl Db {
         run_locked(&self.store, writer, |writer| self.store.check(writer, &mut watch)).1
     }
 
-    /// Writes a consistent copy of the store to the file `dest`, while other threads go on writing.
+    /// Writes a consistent copy of the store, or of a table in memory, to the file `dest` while
+    /// other threads go on writing.
     ///
     /// The store may be a table in memory.
     ///
-    /// The copy holds every change that returned before this call, and all others up to some moment
-    /// during it. [`Backup`] describes how it works and has options;
+    /// The copy holds every change that returned before this call began, and every other one up to
+    /// some moment during the call. [`Backup`] describes how it works and has options;
     /// [`backup`](crate::backup::backup()) copies a file that another process has open.
     ///
     /// # Errors
@@ -1493,7 +1517,8 @@ impl Db {
         Backup::of_store(&self.store)
     }
 
-    /// Returns how the open got its index: as it was, by a warm restart or by replaying the log.
+    /// Returns how this handle's open got its index: as the last close left it, by a warm restart,
+    /// or by replaying the log.
     ///
     /// # Examples
     ///
@@ -1517,44 +1542,46 @@ impl Db {
 }
 
 impl Options {
-    /// Opens the store in the file at `path`; [`create`](Self::create) decides what to do if it is
-    /// missing.
+    /// Opens the store in the file at `path`; [`create`](Self::create) says what happens if the
+    /// file is missing.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore),
     ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
-    ///   file is something else or damaged. It is not changed.
+    ///   file is not a store, has another format version, or is damaged. The file is not changed.
     /// - [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the file is missing and
     ///   [`Create::Never`] is set;
     ///   [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it exists and
     ///   [`Create::New`] is.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if this handle may write and another one may, too,
-    ///   or if another one has the file for itself; the open waits for them up to
-    ///   [`Options::lock_timeout`]. The error has the process id if the file names it.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle may write and this one
+    ///   wants to, too, or if another handle has opened the file for exclusive use; the open first
+    ///   waits up to [`Options::lock_timeout`]. The error names the process that has the file
+    ///   locked, if the file records it.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the store was created with
-    ///   another hash function. The error has both names.
+    ///   another hash function. The error names both.
     /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may not reserve more address
     ///   space: see [Address space](Self#address-space).
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
     ///
     /// # Cost
     ///
-    /// O(1) after a clean close, and after a killed process whose index the kernel still has; a clean file of at
-    /// most 1 MiB has its index read. After a power loss, reads the last checkpoint, 5 or 6 bytes per key, and the
-    /// log after it; without a checkpoint, the whole log.
+    /// O(1) after a clean close, and after a killed process whose index is still in the page cache;
+    /// an open of a clean file of at most 1 MiB reads its index. After a power loss, an open reads
+    /// the last checkpoint, 5 or 6 bytes per key, and the log after it; without a checkpoint, the
+    /// whole log.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         Ok(Db::from_opened(crate::recovery::open_file(path.as_ref(), self)?, self))
     }
 
-    /// Opens the store in a file that the program shares with it, and creates one there if the file is
-    /// empty and [`create`](Self::create) allows it.
+    /// Opens the store in a [`SharedFile`], whose descriptor the program and the handle share, and
+    /// creates a store there if the file is empty and [`create`](Self::create) allows it.
     ///
-    /// A claimed file stays claimed as long as the program or the handle has it: the program may close
-    /// the handle and open the file again, and no other writer comes between. If the file is shared
-    /// [by turns](SharedFile::by_turns), its handles are [`Sharing::PerCall`], whatever these options say, and
-    /// closing a handle makes its changes durable.
+    /// A claimed file stays claimed as long as the program or the handle has it open: the program
+    /// may close the handle and open the file again, and no other writer can get in between. If the
+    /// file is shared [by turns](SharedFile::by_turns), its handles are [`Sharing::PerCall`],
+    /// whatever these options say, and closing a handle makes its changes durable.
     ///
     /// # Errors
     ///
@@ -1567,7 +1594,7 @@ impl Options {
     pub fn open_shared(&self, file: &SharedFile) -> Result<Db> {
         let sharing = match self.sharing {
             _ if file.takes_turns() => Sharing::PerCall,
-            // Whoever has claimed the file has all turns.
+            // The claim keeps other writers out, so there is nobody to take turns with.
             sharing if sharing.takes_turns() => Sharing::OneWriter,
             sharing => sharing,
         };
@@ -1633,7 +1660,8 @@ impl Table for Db {
 
     fn get_many_bytes(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
         let mut values = Vec::with_capacity(keys.len());
-        // In one go: the buckets of the next group are asked for before this one's keys are compared.
+        // All keys in one call, which prefetches the buckets of the next group before it compares
+        // the keys of this one.
         self.get_chunk(keys, &mut self.store.pins()?, &mut values)?;
         Ok(values)
     }

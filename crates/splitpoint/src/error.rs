@@ -12,9 +12,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// `Display` prints everything in one line: what failed, where, what was expected and found, and
-/// the operating system's reason. To print the reason only once,
-/// [`source`](std::error::Error::source) does not return it; [`io_error`](Self::io_error) does.
+/// `Display` prints one line with everything: what failed, where, what was expected and found, and
+/// the operating system's reason. So that a printed error chain does not repeat that reason,
+/// [`source`](std::error::Error::source) skips it; [`io_error`](Self::io_error) returns it.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The operating system refused `action` on the file at `path`.
     Io {
-        /// The action that failed, as it follows "cannot".
+        /// The action that failed, worded to follow "cannot".
         action: &'static str,
         /// The file, or `:memory:`.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum Error {
     NotAStore {
         /// The file.
         path: PathBuf,
-        /// What it is instead, judging by its type and its first bytes.
+        /// What the file is instead, judging by its type and its first bytes.
         found: FileKind,
     },
     /// The file has a version of the format that this library does not read.
@@ -66,24 +66,24 @@ pub enum Error {
     },
     /// Another handle has the file locked.
     ///
-    /// [`Options::lock_timeout`](crate::Options::lock_timeout) waits for it. Handles that all open the file
-    /// with [`Sharing::Shared`](crate::Sharing::Shared) write by turns and do not refuse each other, and
-    /// those that only read are not refused by a writer.
+    /// [`Options::lock_timeout`](crate::Options::lock_timeout) makes an open wait for the lock.
+    /// Handles that all open the file with [`Sharing::Shared`](crate::Sharing::Shared) write by
+    /// turns and do not exclude each other; a writer does not exclude read-only handles.
     Locked {
         /// The file.
         path: PathBuf,
-        /// Who stands in the way, as far as the system tells; empty if it does not.
+        /// Who holds the lock, as far as the system can tell; empty if it cannot.
         holders: Vec<Holder>,
     },
-    /// A backup cannot copy the store beside the process that writes to it: that process has the file for
-    /// itself, or has begun to use space again that the backup does not hold back.
+    /// A backup cannot copy the store while another process has it open: that process has opened
+    /// the file for exclusive use, or has begun to reuse space that the backup could not pin.
     LockedCompacted {
         /// The file.
         path: PathBuf,
         /// The process that holds the lock, if the file names it.
         pid: Option<u32>,
     },
-    /// A key, a value or another argument is over its limit; nothing was written.
+    /// A key, a value or another argument exceeds its limit; nothing was written.
     TooLarge {
         /// `key`, `value` or the name of the argument.
         what: &'static str,
@@ -96,23 +96,24 @@ pub enum Error {
     HashMismatch {
         /// The name of the function in the file.
         expected: String,
-        /// The name of the function that was given, or of the one with another result.
+        /// The name of the function that was given, or of one that computes another hash under the
+        /// same name.
         found: String,
     },
     /// The handle may not write: the store was opened for reading only.
     ReadOnly,
-    /// The file exists, but a new one was to be created.
+    /// The file exists already, but the caller asked for a new one.
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// This handle can no longer be used; open the store again.
     ///
-    /// There are three causes: an earlier call failed, so the handle cannot promise durability; this process
-    /// is a fork of the one that opened the store; or another program has truncated the file since, and the
-    /// file contains another store now.
+    /// There are three causes: an earlier call failed, so the handle can no longer promise
+    /// durability; this process is a fork of the one that opened the store; or another program has
+    /// truncated the file, and it contains another store now.
     Poisoned {
-        /// The error of that call, or what this process is.
+        /// The error of the earlier call, or which of the other causes applies.
         reason: String,
     },
     /// The store cannot grow, because the format or the address space of the process is exhausted.
@@ -125,20 +126,22 @@ pub enum Error {
         /// Bytes that did not fit.
         bytes: u64,
     },
-    /// This version cannot use the file, or not where it is.
+    /// This version of the library cannot use the file, or cannot use it on its file system.
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What of it is not supported.
+        /// The unsupported feature.
         feature: Unsupported,
         /// Why not.
         reason: String,
     },
-    /// A snapshot or a scan held back more space than it may, and was given up: take a new one.
-    /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) sets the bound.
+    /// A snapshot or a scan kept more space from being reused than it may, so the store gave it up:
+    /// take a new one. [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) sets the
+    /// bound.
     ///
-    /// If handles change the store by turns, this may happen early: a handle does not know when others emptied
-    /// the segments that wait since its own last turn, so it counts all of them for every snapshot.
+    /// If handles change the store by turns, this may happen early: a handle cannot tell when,
+    /// since its own last turn, the others emptied the segments that wait, so it counts all of
+    /// these against every snapshot.
     SnapshotTooOld {
         /// The bound in bytes.
         bytes_max: u64,
@@ -146,7 +149,8 @@ pub enum Error {
     /// Another thread or process has changed what a transaction has read, so the transaction changed nothing.
     /// Run it again; [`Db::transaction`](crate::Db::transaction) does so.
     Conflict,
-    /// An option, a URL or a value has an unusable value, or a call has no place where it was made.
+    /// An option, a URL or a value is unusable, or the call is not allowed at that point, such as a
+    /// change within [`Db::update`](crate::Db::update).
     Invalid {
         /// The option, `URL`, the value, or `call`.
         what: &'static str,
@@ -155,23 +159,23 @@ pub enum Error {
     },
 }
 
-/// The feature that an [`Error::Unsupported`] lacks, for a program that knows a remedy.
+/// The missing feature of an [`Error::Unsupported`], for a program that has a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unsupported {
-    /// A format that the library recognizes and does not read.
+    /// A format that the library recognizes but cannot read.
     Format,
-    /// The encryption of the content.
+    /// The content is encrypted.
     Encryption,
     /// The file system.
     FileSystem,
-    /// Further names (hard links) of a file that is to be replaced.
+    /// The file to be replaced has further names (hard links).
     HardLinks,
     /// Something else; the reason names it.
     Other,
 }
 
-/// The kind of an [`Error`], without fields: to match on, and for other languages.
+/// The kind of an [`Error`], without fields: to match on, and for bindings to other languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -258,7 +262,7 @@ impl Error {
         }
     }
 
-    /// Returns what a program can do about a lock.
+    /// Returns the hint for a lock error: what the program can do about it.
     fn remedy_of_lock(holders: &[Holder]) -> &'static str {
         let is_of = |role| holders.iter().any(|holder| holder.role == role);
         if is_of(HolderRole::TakesTurns) {
@@ -313,8 +317,8 @@ impl Error {
     }
 }
 
-/// Ends a message about a damaged `what`: sizes are decimal, as other tools show them, and all else,
-/// such as checksums and addresses, is hex.
+/// Writes the end of a message about a damaged `what`. Sizes are decimal, as other tools print
+/// them; everything else, such as checksums and addresses, is hexadecimal.
 pub(crate) fn write_difference(
     f: &mut fmt::Formatter<'_>,
     what: &str,
@@ -398,7 +402,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // `Display` prints the reason, so start with the error behind it.
+            // `Display` has printed the reason, so start the chain with the error below it.
             Self::Io { source, .. } => source.source(),
             _ => None,
         }

@@ -1,39 +1,40 @@
-//! `Holder`: a handle or a program that has a file locked, for messages.
+//! `Holder`: describes, for messages, a handle or a program that has a file locked.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Who stands in the way of a handle, as far as the system tells: see [`Error::Locked`](crate::Error::Locked).
+/// A handle or a program that has a file locked, as far as the system can tell: see
+/// [`Error::Locked`](crate::Error::Locked).
 ///
-/// For messages alone. The process ids of readers and writers come from the file, which may name a process
-/// of another pid namespace; that there *is* one, the kernel says.
+/// Use it for messages only. The kernel vouches that the lock exists. The process ids of readers
+/// and writers come from the file, and may belong to another pid namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// What it does.
+    /// What the holder does with the file.
     pub role: HolderRole,
-    /// Its process, if anybody names it. Where handles take turns, it is the one that changed the store last,
-    /// also while another one checks the store in a turn of its own.
+    /// Its process id, if known. Where handles take turns, this is the process that changed the
+    /// store last, even while another process has the turn only to check the store.
     pub pid: Option<u32>,
-    /// For how long it has done it, if that is known; where handles take turns, since its first change after
-    /// another's turn.
+    /// For how long it has held the lock, if known; where handles take turns, the time since its
+    /// first change after the turn of another handle.
     pub age: Option<Duration>,
 }
 
-/// What somebody does who has a file locked.
+/// What the holder of a lock does with the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HolderRole {
-    /// It is the one writer, or has its turn.
+    /// It is the only writer, or has the turn.
     Writer,
-    /// It changes the file by turns, and lets nobody in that wants to write for its whole session.
+    /// It changes the file by turns, and so excludes any handle that wants to be the only writer.
     TakesTurns,
-    /// It reads, and pins what it looks at in the reader table.
+    /// It reads, and keeps its pins in the reader table, so it excludes only exclusive handles.
     Reader,
-    /// It reads without the tables in the file, so it keeps writers out; or a program that is not of this
-    /// library has locked the file for reading.
+    /// It reads without using the reader table, so it keeps writers out; or a program other than
+    /// this library has locked the file for reading.
     KeepsWritersOut,
-    /// It has locked the whole file: a copy that is being made, or another program.
+    /// It has locked the complete file: a backup in progress, or another program.
     Locker,
 }
 

@@ -1,8 +1,8 @@
 //! A hash table in one crash-safe file, or in memory.
 //!
-//! Keys and values are any bytes. You never give the table a size: it grows and shrinks one bucket
-//! at a time (linear hashing over a log of records). A lookup touches two cache lines, readers take
-//! no lock, and a killed process loses nothing.
+//! Keys and values are any bytes. The table needs no size: it grows and shrinks one bucket at a
+//! time (linear hashing over a log of records). A lookup touches two cache lines, readers take no
+//! lock, and no committed change is lost when the process is killed.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -45,19 +45,21 @@
 //! Use Splitpoint where a program looks up records by their exact key: caches, indexes, counters,
 //! sets of things already seen, tables too large for memory.
 //!
-//! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
-//! - **One handle writes at a time**: for as long as it is open, or by turns with others. Any number read
-//!   meanwhile, in any process: [`Options::sharing`].
-//! - **A large transaction is written twice**: its changes beyond [`Options::transaction_bytes`] go to a file
-//!   without a name first. A table in memory refuses a transaction that large.
+//! - **It is not ordered.** There are no range queries and there is no "next key". Use a B-tree for
+//!   those.
+//! - **One handle writes at a time**: either for as long as it is open, or by turns with others.
+//!   Any number may read concurrently, in any process: see [`Options::sharing`].
+//! - **A large transaction is written twice**: its changes beyond [`Options::transaction_bytes`]
+//!   first spill to an unnamed file. A table in memory refuses such a transaction.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
-//! - **It runs on Linux, with 64 bits**: it maps whole files. We test it on x86-64, and have tried it on aarch64.
+//! - **It runs on 64-bit Linux only**, because it maps whole files. It is tested on x86-64, and has
+//!   been tried on aarch64.
 //!
 //! # Open and close
 //!
-//! [`Db::open`] opens a file with the defaults; [`Options`] changes them. You need not know the
-//! number of records in advance: a store grows without pausing to rehash.
+//! [`Db::open`] opens a file with the default options; [`Options`] changes them. The number of
+//! records need not be known in advance: a store grows without pausing to rehash.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -75,19 +77,19 @@
 //! # }
 //! ```
 //!
-//! [`Db::close`] reports what a drop cannot: whether the last changes became durable. If a process is
-//! killed and does not close the store, nothing is lost. After a power loss the next open
-//! rebuilds the index from the last checkpoint and the log after it.
+//! [`Db::close`] reports what a drop cannot: whether the last changes became durable. If a process
+//! is killed before it closes the store, nothing is lost. After a power loss the next open rebuilds
+//! the index from the last checkpoint and the log after it.
 //!
 //! Values need no copy because the file is mapped into memory. In return the program must keep a
-//! contract while the file is open, which [`Db::open`] lists. The most important rule: no other program may
+//! contract while the file is open: see [`Db::open`]. The most important rule: no other program may
 //! write to the file or truncate it.
 //!
 //! # Put, get, delete
 //!
 //! Keys and values are anything that is `AsRef<[u8]>`: byte strings, `&str`, arrays, vectors. The
-//! empty key is valid, too. [`Db::get`] returns a [`Value`], which borrows the bytes from the
-//! mapped file; [`Value::into_vec`] and [`Db::get_into`] copy them.
+//! empty key is valid. [`Db::get`] returns a [`Value`], which borrows the bytes from the mapped
+//! file; [`Value::into_vec`] and [`Db::get_into`] copy them.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -107,7 +109,7 @@
 //! # Read and write in one step
 //!
 //! [`Db::update`] and [`Db::get_or_insert_with`] keep other writers out between the read and the
-//! write. [`Db::retain`] and [`Db::clear`] delete many keys; each delete is atomic.
+//! write. [`Db::retain`] and [`Db::clear`] delete many keys; each single delete is atomic.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -121,9 +123,9 @@
 //!
 //! # Many keys at once
 //!
-//! In a table larger than the processor's cache, a lookup spends most of its time waiting for
-//! memory. [`Db::get_many`] and [`Db::put_many`] take any iterator and overlap the waits of several
-//! keys, which is several times faster than one call after the other.
+//! In a table larger than the processor's cache, a lookup spends most of its time in cache misses.
+//! [`Db::get_many`] and [`Db::put_many`] take any iterator and overlap the misses of several keys,
+//! which is several times faster than one call after the other.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -158,10 +160,11 @@
 //!
 //! # Snapshots and transactions
 //!
-//! [`Db::snapshot`] returns the store as it is now, for as long as you hold it. [`Db::transaction`] runs
-//! a function that reads and writes any number of keys. All of its changes are made or none, as if no
-//! other thread or process had changed anything meanwhile. If another one has changed what the function
-//! read, the function runs again.
+//! [`Db::snapshot`] returns the store as it is now; later changes do not affect it.
+//! [`Db::transaction`] runs a function that reads and writes any number of keys. Its changes are
+//! applied atomically, as if no other thread or process had changed anything in the meantime (the
+//! transaction is serializable). If another one has changed what the function read, the function
+//! runs again.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -180,14 +183,14 @@
 //! # }
 //! ```
 //!
-//! [`Db::begin`] begins a [`Transaction`] that you commit; it has savepoints.
-//! [`Db::compare_and_swap`], [`Db::increment`] and [`Db::update`] change one key in one step.
+//! [`Db::begin`] begins a [`Transaction`] that the program commits itself, with savepoints.
+//! [`Db::compare_and_swap`], [`Db::increment`] and [`Db::update`] change one key atomically.
 //!
 //! # Scans
 //!
 //! A loop over `&db`, [`Db::scan`], [`Db::keys`] and [`Db::values`] read the file in order. Each
-//! returns every key of the moment when it began exactly once, whatever other threads write. If
-//! you delete each key that a scan returns, you delete everything.
+//! returns every key that existed when it began exactly once, regardless of concurrent changes. A
+//! program that deletes each key that a scan returns deletes everything.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -203,9 +206,9 @@
 //!
 //! # Durability
 //!
-//! When a call returns, its change is visible to all threads and survives a killed process. You
-//! choose when it survives a power loss: for a handle with [`Options::durability`], for one change
-//! with [`Db::put_with`] and the other methods in `_with`.
+//! When a call returns, its change is visible to all threads and survives a killed process. The
+//! program chooses when it survives a power loss: for a handle with [`Options::durability`], for
+//! one change with [`Db::put_with`] and the other methods that end in `_with`.
 //!
 //! | level | a power loss undoes at most | cost of a change |
 //! |---|---|---|
@@ -213,16 +216,16 @@
 //! | [`Durability::Async`] (default) | the last second, and what a running sync covers | none on a fast device |
 //! | [`Durability::Buffered`] | everything since the last [`Db::sync`] | none |
 //!
-//! After any crash a store holds a prefix of its changes, in the order in which they were made, and
-//! all of a batch or none of it. After a failed sync the handle refuses changes with
-//! [`ErrorKind::Poisoned`], because the operating system does not say which changes reached the device.
+//! After any crash a store holds a prefix of its commits, and all of a batch or none of it. After a
+//! failed sync the handle refuses changes with [`ErrorKind::Poisoned`], because the operating
+//! system does not say which changes reached the device.
 //!
 //! # Threads
 //!
 //! A [`Db`] is `Send`, `Sync` and `Clone`; a clone is another handle to the same store. Readers
-//! take no lock and never wait, not even while the table grows. Writers take turns; with
-//! [`Durability::Sync`] those that wait at the same time share a flush. The last handle closes the
-//! store.
+//! take no lock and never wait, not even while the table grows. Writers exclude each other; with
+//! [`Durability::Sync`], those that wait at the same time share a flush. Closing or dropping the
+//! last handle closes the store.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -237,16 +240,16 @@
 //!
 //! # Processes
 //!
-//! One handle may change a file, for as long as it is open. Handles of
-//! [`Options::read_only`] read it meanwhile, any number in any process, with or without permission to
-//! write to the file. They see each change as soon as the writer's own threads do, and go on when the
-//! writer is killed; the next writer takes over beside them. Another handle that wants to write gets
-//! [`ErrorKind::Locked`], at once or after [`Options::lock_timeout`]. A child of a fork uses
-//! [`Db::reopen`].
+//! By default one handle may change a file, for as long as it is open. Any number of handles with
+//! [`Options::read_only`] may read the file concurrently, in any process, with or without
+//! permission to write to it. They see each change as soon as the writer's own threads do. If the
+//! writer is killed, they stay usable, also while the next writer opens the file. Another handle
+//! that wants to write gets [`ErrorKind::Locked`], at once or after [`Options::lock_timeout`]. The
+//! child of a fork uses [`Db::reopen`].
 //!
-//! With [`Sharing::Shared`] any number of handles change a file, in any process: each change waits for its
-//! turn and sees all that were made before. [`Sharing::PerCall`] does the same without a lock between
-//! calls.
+//! With [`Sharing::Shared`] any number of handles may change a file, in any process: each change
+//! waits for its turn and sees all earlier changes. [`Sharing::PerCall`] does the same without a
+//! lock between calls.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -264,9 +267,9 @@
 //!
 //! # Errors
 //!
-//! All calls return one [`Error`]. Its text says what failed, where and why; match on
+//! All calls return the same [`Error`] type. Its text says what failed, where and why; match on
 //! [`Error::kind`]. A missing key is not an error. After an error the store is as it was before the
-//! call; calls that take many keys document what they keep. The handle stays usable, unless the
+//! call; calls that change many keys document what remains. The handle stays usable, unless the
 //! kind is [`ErrorKind::Poisoned`].
 //!
 //! ```
@@ -291,7 +294,7 @@
 //! # Backup, check and repair
 //!
 //! [`Db::backup`] copies a store while threads write to it; [`backup`](mod@backup) copies a file
-//! that another process has open, even to write. [`Db::check`] verifies every structure against
+//! that another process has open, even for writing. [`Db::check`] verifies every structure against
 //! every other. [`repair`](mod@repair) saves what a damaged file still holds into a new store.
 //!
 //! ```
@@ -310,11 +313,12 @@
 //!
 //! # Space
 //!
-//! Replaced and deleted records give their space back, in files and in memory: each change pays for
-//! a little *compaction*, which moves live records out of segments that are mostly dead.
-//! [`Options::live_share`] says how much of the log is to be live. [`Db::maintain`] compacts in advance,
-//! while the program has nothing else to do. A borrowed value, a snapshot, a scan or a backup keeps the
-//! space of everything that it may still read: copy a value that you keep for long.
+//! The space of replaced and deleted records is reused, in files and in memory: each change pays
+//! for a little *compaction*, which moves live records out of segments that are mostly dead.
+//! [`Options::live_share`] sets how much of the log it keeps live. [`Db::maintain`] compacts ahead
+//! of need, for when the program is idle. A borrowed value, a snapshot, a scan or a backup keeps
+//! the space of everything that it may still read from being reused, so copy a value that you keep
+//! for long.
 //!
 //! # Tables in memory
 //!
@@ -323,10 +327,10 @@
 //!
 //! # Other access methods
 //!
-//! [`Table`] is the interface of all access methods; [`open`] opens one by a URL, and [`TableExt`]
-//! gives any of them the methods of `Db`. `splitpoint-legacy` registers the files of dbm, ndbm,
-//! sdbm, gdbm and Berkeley DB. To write an access method of your own, implement the eight required methods
-//! of [`Table`] and [`register`] an opener.
+//! [`Table`] is the interface of all access methods; [`open`] opens a table by its URL, and
+//! [`TableExt`] gives it the methods of `Db`. `splitpoint-legacy` registers the files of dbm, ndbm,
+//! sdbm, gdbm and Berkeley DB. To add an access method, implement the eight required methods of
+//! [`Table`] and [`register`] an opener.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -341,16 +345,16 @@
 //!
 //! # Statistics and hash functions
 //!
-//! [`Db::stats`] counts records, bytes and the lengths of all chains, and [`stats`] puts the
-//! figures of an ideal hash function beside them, so you see whether your hash function fits your
-//! keys. [`hash`] has the functions that a store can use: [`Options::hash`] selects one, and the
-//! file records its name. [`rehash`](mod@rehash) moves a store to another function or seed.
-//! [`linear`] is the arithmetic of linear hashing, and can be used alone.
+//! [`Db::stats`] counts records, bytes and the lengths of all chains, and [`stats`] compares them
+//! with those of an ideal hash function, which shows whether a hash function fits the keys.
+//! [`hash`] has the functions that a store can use: [`Options::hash`] selects one, and the file
+//! records its name. [`rehash`](mod@rehash) moves a store to another function or seed. [`linear`]
+//! is the arithmetic of linear hashing, and can be used on its own.
 //!
 //! # Cargo features
 //!
-//! No feature is on by default, and programs need none. `sim` adds the simulated disk of the crash tests;
-//! `fuzzing` adds the entry points of the fuzz targets, which are not part of the API.
+//! No feature is on by default, and programs need none. `sim` adds the simulated disk of the crash
+//! tests; `fuzzing` adds the entry points of the fuzz targets, which are not part of the API.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How a store is created and opened: the parameters of db 1.85, and newer ones.
+//! Options with which a store is created and opened: the parameters of db 1.85, and newer ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Fill factor of a new store, in keys per bucket, unless [`Options::fill_factor`] sets it.
 pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
 
-/// Share of a table in memory that is to be live. Measured in a simulation of W7, for which 0.75 writes
-/// an eighth less and takes 3.5 % more memory.
+/// Default of [`Options::live_share`]. Chosen by simulating workload W7: 0.75 writes an eighth less
+/// there, and takes 3.5 % more memory.
 const LIVE_SHARE_DEFAULT: f64 = 0.78;
 const TRANSACTION_BYTES_DEFAULT: u64 = 64 << 20;
 /// Bytes by which the log must grow before the writer starts a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 64 << 20;
 
-/// Largest age of an `Async` change that is not durable, unless [`Options::async_age_max`] sets it.
+/// Default of [`Options::async_age_max`].
 const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 
-/// When a change is durable, that is, safe from a power loss.
+/// When a change becomes durable, that is, safe from a power loss.
 ///
 /// | level | survives a killed process | survives a power loss |
 /// |---|---|---|
@@ -34,7 +34,7 @@ const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 /// | `Async` | yes | yes, except those of the last second and those that the running sync covers |
 /// | `Sync` | yes | yes, when the call returns |
 ///
-/// `docs/durability.md` says what each level guarantees in which case, and why.
+/// `docs/durability.md` says what each level guarantees in each kind of crash, and why.
 ///
 /// # Examples
 ///
@@ -52,8 +52,9 @@ const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Durable after the next [`Db::sync`](crate::Db::sync), or after [`Db::close`](crate::Db::close) unless
-    /// the handle takes turns ([`Sharing::Shared`]); no background thread syncs it.
+    /// Durable after the next [`Db::sync`](crate::Db::sync), or after
+    /// [`Db::close`](crate::Db::close) unless the handle takes turns ([`Sharing::Shared`]). No
+    /// background thread syncs it.
     Buffered,
     /// Visible at once. A background thread makes it durable within the bound of
     /// [`Options::async_age_max`]; so does [`Db::close`](crate::Db::close).
@@ -63,7 +64,8 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Returns the durability of one change among many that share one wait at the end.
+    /// Returns the durability for one of many changes, if the call waits once at the end for all of
+    /// them.
     pub(crate) fn deferred(self) -> Self {
         match self {
             Self::Sync => Self::Buffered,
@@ -71,7 +73,7 @@ impl Durability {
         }
     }
 
-    /// Returns whether many [`deferred`](Self::deferred) changes need a sync at the end.
+    /// Returns whether a call must sync at the end of many [`deferred`](Self::deferred) changes.
     pub(crate) fn is_synced_at_end(self) -> bool {
         self == Self::Sync
     }
@@ -88,47 +90,49 @@ pub enum Create {
     Never,
 }
 
-/// Who else may have the file of a store open; [`Options::sharing`] sets it.
+/// How handles share the file of a store; [`Options::sharing`] sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sharing {
-    /// One handle that may change the store, for as long as it is open, and any number that read it,
-    /// in this process and in others.
+    /// One handle may change the store, for as long as it is open, and any number may read it, in
+    /// this process and in others.
     #[default]
     OneWriter,
-    /// Nobody else may have the file open. If the handle only reads, others may read too, but none may
-    /// change the store.
+    /// No other handle may have the file open. If this handle is read-only, others may read too,
+    /// but none may change the store.
     Exclusive,
-    /// Any number of handles that change the store by turns, in this process and in others, and any
-    /// number that read it.
+    /// Any number of handles may change the store by turns, in this process and in others, and any
+    /// number may read it.
     ///
-    /// Each change waits for its turn, and sees every change that was made before: processes that
-    /// [`increment`](crate::Db::increment) one counter count exactly. A process that is killed in its
-    /// turn loses nothing, and the next one goes on. Values that were returned stay valid while others
-    /// change the store.
+    /// Each change waits for its turn, and sees every earlier change: if several processes
+    /// [`increment`](crate::Db::increment) one counter, no increment is lost. If a process is
+    /// killed during its turn, no committed change is lost, and the next process continues. Values
+    /// that were returned stay valid while others change the store.
     ///
-    /// [`close`](crate::Db::close) syncs only what the durability asks for: with
-    /// [`Durability::Buffered`] nothing. The next open goes on with the index as after a killed process.
+    /// [`close`](crate::Db::close) syncs only what the durability requires; with
+    /// [`Durability::Buffered`] it syncs nothing. The next open uses the index in the file, as
+    /// after a killed process.
     ///
     /// [`apply`](crate::Db::apply), [`update`](crate::Db::update) and the commit of a
     /// [`Transaction`](crate::Transaction) are one turn each. [`maintain`](crate::Db::maintain) takes turns
     /// of a few megabytes, and does not shorten the file.
     Shared,
-    /// As [`Shared`](Self::Shared), and without any lock between calls: for a program that locks the
-    /// file itself, or keeps it open for long and uses it seldom.
+    /// As [`Shared`](Self::Shared), but a handle holds no lock between calls. For a program that
+    /// locks the file itself, or that keeps it open for long and uses it rarely.
     ///
-    /// A lookup returns a copy of the value. It locks nothing while nobody changes the file; otherwise, and
-    /// on a handle that only reads, it locks bytes of the file for some microseconds. A
-    /// [`Scan`](crate::cursor::Scan), a [`Snapshot`](crate::Snapshot) and a
-    /// [`Transaction`](crate::Transaction) that has read hold such a lock until they end.
+    /// A lookup returns a copy of the value. It takes no lock unless another handle is changing the
+    /// file; then, and always on a read-only handle, it locks bytes of the file for a few
+    /// microseconds. A [`Scan`](crate::cursor::Scan), a [`Snapshot`](crate::Snapshot), and a
+    /// [`Transaction`](crate::Transaction) after its first read hold such a lock until they end.
     ///
-    /// A handle of another kind may open the file between two calls. While it keeps this one out,
-    /// a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after [`Options::lock_timeout`].
+    /// A handle with another kind of sharing may open the file between two calls. While that handle
+    /// excludes this one, a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after
+    /// [`Options::lock_timeout`].
     ///
-    /// A thread of the handle may flush what its changes have written, and locks nothing of the file.
+    /// A background thread of the handle may sync its changes between calls; it takes no lock.
     ///
-    /// A handle that only reads and has to build an index of its own, as after a power loss, keeps writers
-    /// out as with [`Exclusive`](Self::Exclusive).
+    /// A read-only handle that has to build an index of its own, as after a power loss, keeps
+    /// writers out as with [`Exclusive`](Self::Exclusive).
     PerCall,
 }
 
@@ -146,7 +150,7 @@ pub(crate) enum Access {
     ReadOnly,
 }
 
-/// Options of a store: set them, then [`open`](Self::open) a file or create a table
+/// Options of a store. Set them, then [`open`](Self::open) a file or create a table
 /// [`in_memory`](Self::in_memory).
 ///
 /// Every option has a default. `expected_records`, `fill_factor`, `cache_bytes` and `hash` are the
@@ -154,12 +158,13 @@ pub(crate) enum Access {
 ///
 /// # Address space
 ///
-/// An open file takes address space of up to 8 times its size, and up to a third more if it has grown since
-/// the open, because values that were returned earlier stay where they are. A small file
-/// takes 4.2 MiB and 4 to 6 mappings, a small table in memory 0.3 MiB, so a process can open ten
-/// thousand of either. A file of more than about 2,000 records takes 6.2 MiB at least. If a limit
-/// (`ulimit -v`) forbids that much, an open takes only as much as the file has. If even that is too much,
-/// an open or a change returns [`ErrorKind::Full`](crate::ErrorKind::Full), and the store is unchanged.
+/// An open file takes address space of up to 8 times its size, and up to a third more if it has
+/// grown since the open, because values that were returned earlier must stay mapped at their
+/// addresses. A small file takes 4.2 MiB and 4 to 6 mappings, a small table in memory 0.3 MiB, so a
+/// process can open ten thousand of either. A file of more than about 2,000 records takes at least
+/// 6.2 MiB. If a limit (`ulimit -v`) forbids that much, an open takes only as much as the file is
+/// long. If even that is too much, an open or a change returns
+/// [`ErrorKind::Full`](crate::ErrorKind::Full), and the store is unchanged.
 ///
 /// # Examples
 ///
@@ -209,7 +214,7 @@ pub struct Options {
 #[derive(Clone)]
 pub(crate) struct OnRecovery(pub(crate) Arc<dyn Fn(RecoveryProgress) + Send + Sync>);
 
-// A panic in the function ends the open, which leaves nothing half-done.
+// A panic in the function unwinds the open, which leaves no state behind that a caller can observe.
 impl std::panic::UnwindSafe for OnRecovery {}
 impl std::panic::RefUnwindSafe for OnRecovery {}
 
@@ -231,7 +236,7 @@ impl OnWait {
     }
 }
 
-// A panic in the function ends the wait, before anything has changed.
+// A panic in the function unwinds the wait, before anything has changed.
 impl std::panic::UnwindSafe for OnWait {}
 impl std::panic::RefUnwindSafe for OnWait {}
 
@@ -251,7 +256,7 @@ impl StopWaiting {
     }
 }
 
-// As of `OnWait`.
+// For the reason of `OnWait`.
 impl std::panic::UnwindSafe for StopWaiting {}
 impl std::panic::RefUnwindSafe for StopWaiting {}
 
@@ -265,19 +270,19 @@ impl fmt::Debug for StopWaiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecoveryProgress {
-    /// Reading the log up to its end, which is unknown until then.
+    /// Reading the log to find its end. The total is not known in advance.
     ReadLog {
         /// Bytes read.
         bytes: u64,
     },
-    /// Filling the index from the checkpoint.
+    /// Loading the index from the checkpoint.
     LoadCheckpoint {
         /// Bytes read.
         bytes: u64,
         /// Bytes of the checkpoint.
         bytes_total: u64,
     },
-    /// Applying the changes that the log has after the checkpoint, or all of them without a
+    /// Applying the records of the log after the checkpoint, or all records if there is no
     /// checkpoint.
     ApplyLog {
         /// Records applied.
@@ -328,10 +333,10 @@ impl Options {
         }
     }
 
-    /// Sets the number of records for which a new store has room from the start; 0 by default.
+    /// Sets the number of records for which a new store is sized; 0 by default.
     ///
-    /// It saves the splits up to that number. The store still grows beyond it, and an existing
-    /// store ignores it.
+    /// Up to that number no bucket needs to be split. The store still grows beyond it. An existing
+    /// store ignores this option.
     ///
     /// # Examples
     ///
@@ -351,9 +356,9 @@ impl Options {
     /// Sets the fill factor of a new store: the keys per bucket, on average, above which a put
     /// splits a bucket.
     ///
-    /// It is 1 to 7, and 4.5 by default; an existing store keeps its own. Fewer keys per bucket
-    /// make for shorter chains and a larger index. This is `ffactor` of `dbopen(3)`, and not the
-    /// load factor, which is a ratio.
+    /// The range is 1 to 7, the default 4.5; an existing store keeps its own. Fewer keys per bucket
+    /// give shorter chains and a larger index. This is `ffactor` of `dbopen(3)`, and not the load
+    /// factor, which is a ratio.
     ///
     /// # Examples
     ///
@@ -371,11 +376,10 @@ impl Options {
         self
     }
 
-    /// Bounds the bytes of the log that this handle keeps resident in memory; by default the kernel
+    /// Bounds the bytes of the log that this handle keeps in the page cache; by default the kernel
     /// decides.
     ///
-    /// The bound does not include the index, about 16 bytes per key. It has no effect on a table in
-    /// memory.
+    /// The bound does not cover the index, about 16 bytes per key. A table in memory ignores it.
     ///
     /// # Examples
     ///
@@ -393,9 +397,9 @@ impl Options {
         self
     }
 
-    /// Sets the hash function of a new store, and the one that an existing store must have.
+    /// Sets the hash function of a new store, and requires an existing store to use it.
     ///
-    /// By default a new store gets rapidhash v3, and an existing store uses the function that it
+    /// By default a new store uses rapidhash v3, and an existing store the function that its header
     /// names.
     ///
     /// # Examples
@@ -421,20 +425,22 @@ impl Options {
 
     /// Sets the seed of the hash function of a new store; random by default.
     ///
-    /// Set it to get the same table in every run. A seed that others can guess gives no protection
-    /// against keys that are chosen to collide.
+    /// Set it to get the same table in every run. A seed that an attacker can guess gives no
+    /// protection against keys that are chosen to collide.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Bounds the age of [`Durability::Async`] changes that are not durable yet; 1 s by default.
+    /// Bounds how old a [`Durability::Async`] change may become before it is durable; 1 s by
+    /// default.
     ///
     /// A background sync begins after three quarters of `age`. If the device cannot keep up,
     /// changes wait: none returns while a change that the running sync does not cover is older than
-    /// `age`, and a sync has no more bytes than the device writes in a quarter of `age`. So a power
-    /// loss undoes at most the changes of the last `age` and those that the running sync covers.
+    /// `age`, and a sync covers no more bytes than the device writes in a quarter of `age`. So a
+    /// power loss undoes at most the changes of the last `age` and those that the running sync
+    /// covers.
     ///
     /// With `None`, a sync begins 0.75 s after the first change, and changes never wait, so on a
     /// slow device a power loss may undo many seconds of changes. Use it, or
@@ -459,7 +465,7 @@ impl Options {
         self
     }
 
-    /// Sets when changes are durable, unless a call sets it for its own change;
+    /// Sets when changes become durable, unless a call overrides it for its own change;
     /// [`Durability::Async`] by default.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
@@ -467,13 +473,13 @@ impl Options {
         self
     }
 
-    /// Opens the file for reading only. It must exist, and nothing of the store is written.
+    /// Opens the file for reading only. The file must exist, and the store in it is not changed.
     ///
-    /// Any number of handles may read a file, in any processes, also beside one that writes. Each sees a
-    /// change as soon as the writer's own threads do. So that the writer does not use the space again that a
-    /// reader looks at, the reader notes itself in the header of the file, or locks bytes of the file if it
-    /// may not write to it. If the index in the file cannot be trusted, as after a power loss, the handle
-    /// builds an index of its own, and keeps writers out as long as it is open.
+    /// Any number of handles in any processes may read a file, also while one writes. Each sees a
+    /// change as soon as the writer's own threads do. To keep the writer from reusing space that it
+    /// is reading, a reader registers in the reader table of the file, or locks bytes of the file
+    /// if it may not write to it. If the index in the file cannot be trusted, as after a power
+    /// loss, the handle builds an index of its own, and keeps writers out as long as it is open.
     ///
     /// # Examples
     ///
@@ -497,10 +503,10 @@ impl Options {
         self
     }
 
-    /// Sets who else may have the file open; [`Sharing::OneWriter`] by default.
+    /// Sets how handles share the file; [`Sharing::OneWriter`] by default.
     ///
-    /// On a system without locks of open file descriptions (Linux has them), every handle that writes is
-    /// exclusive.
+    /// On a system without open file description locks (Linux has them), every handle that writes
+    /// is exclusive.
     ///
     /// # Examples
     ///
@@ -530,13 +536,13 @@ impl Options {
     }
 
     /// Sets how long an open waits for others to close the file before it fails with
-    /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); not at all by default. All waits of an open have this
-    /// time together. Where others only have the file for a moment, it looks again for up to a second, whatever
-    /// the timeout.
+    /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); by default it does not wait. The timeout
+    /// covers all waits of an open together. Locks that others hold only for a moment are retried
+    /// for up to a second, whatever the timeout.
     ///
-    /// On a handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) it also bounds how long each
-    /// change waits for its turn, and the default is 10 seconds. With `PerCall` it bounds each lookup too,
-    /// for which another handle may keep everybody out.
+    /// On a handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) it also bounds how
+    /// long each change waits for its turn, and the default is 10 seconds. With `PerCall` it bounds
+    /// each lookup too, because another handle may have locked the file between two calls.
     ///
     /// # Examples
     ///
@@ -563,15 +569,18 @@ impl Options {
         self
     }
 
-    /// Sets a function that ends the wait of an open for others: an open that waits calls it every 10 ms
-    /// or more often, and fails with [`Locked`](crate::ErrorKind::Locked) once it returns `true`.
+    /// Sets a function that can cancel an open that waits for others: the open calls it at least
+    /// every 10 ms while it waits, and fails with [`Locked`](crate::ErrorKind::Locked) once it
+    /// returns `true`.
     ///
-    /// A program that must answer signals checks for them in this function. The thread that opens calls it;
-    /// the function must not open the same file. A change that waits for its turn does not call it.
+    /// A program that must react to signals checks for them in this function. It is called on the
+    /// thread that opens, and must not open the same file. A change that waits for its turn does
+    /// not call it.
     ///
-    /// The handle keeps the function, with everything that it holds, and [`Db::reopen`](crate::Db::reopen)
-    /// calls it again, perhaps in a child of a fork. So a function that compares the time with a deadline may
-    /// end that wait at once.
+    /// The handle keeps the function and everything that it captures, and
+    /// [`Db::reopen`](crate::Db::reopen) calls it again, perhaps in the child of a fork. So a
+    /// function that compares the time with a fixed deadline may cancel the wait of `reopen` at
+    /// once.
     ///
     /// # Examples
     ///
@@ -618,10 +627,11 @@ impl Options {
         self
     }
 
-    /// Sets the permissions of a new file, less those that the umask forbids; 0o666 by default.
+    /// Sets the permissions of a new file, before the umask; 0o666 by default.
     ///
-    /// The file has them from its first moment, so nobody can open it before. An existing file keeps
-    /// its own. A new file of an old format, such as `db185:`, ignores this option: only the umask counts.
+    /// The file is created with these permissions, so it is never accessible with wider ones. An
+    /// existing file keeps its own. A new file of an old format, such as `db185:`, ignores this
+    /// option: only the umask counts.
     ///
     /// # Examples
     ///
@@ -642,11 +652,11 @@ impl Options {
         self
     }
 
-    /// Has a new store begin with the four bytes of a gdbm file; off by default.
+    /// Makes a new store begin with the magic number of a gdbm file, four bytes; off by default.
     ///
-    /// Some programs look at these bytes to choose a library: Python's `dbm.whichdb` then says
-    /// `dbm.gnu`. The drop-in for gdbm sets it. Nothing else depends on it, and gdbm itself refuses
-    /// the file. An existing store ignores it.
+    /// Some programs choose a library by these bytes: Python's `dbm.whichdb` then returns
+    /// `dbm.gnu`. The drop-in for gdbm sets this option. Nothing else depends on it, and gdbm
+    /// itself refuses the file. An existing store ignores it.
     ///
     /// # Examples
     ///
@@ -666,7 +676,7 @@ impl Options {
         self
     }
 
-    /// Sets 16 bytes that a new store keeps for the program, all zero by default.
+    /// Sets 16 bytes of the header of a new store that belong to the program; all zero by default.
     ///
     /// [`Db::application_data`](crate::Db::application_data) returns them, and
     /// [`Db::set_application_data`](crate::Db::set_application_data) replaces them. An existing store
@@ -677,19 +687,20 @@ impl Options {
         self
     }
 
-    /// Sets the share of the log that is to be live, from 0.5 to 0.9; 0.78 by default.
+    /// Sets the share of the log that compaction keeps live, from 0.5 to 0.9; 0.78 by default.
     ///
-    /// Replaced and deleted values take space until compaction moves what is live out of their
-    /// segments. A larger share takes less space and makes each change more expensive: where keys are
-    /// overwritten at random, each byte that the program stores costs 1.98 bytes written at 0.7, 2.73 at
-    /// 0.78, 4.12 at 0.85 and 5.35 at 0.9. The deletes of a handle may bring the share down to six sevenths
-    /// of the value that is set here; later puts, another handle, or [`maintain`](crate::Db::maintain)
-    /// bring it back.
+    /// Replaced and deleted records take space until compaction moves the live records out of their
+    /// segments. A larger share takes less space and makes each change more expensive: where keys
+    /// are overwritten at random, each byte that the program stores costs 1.98 bytes written at
+    /// 0.7, 2.73 at 0.78, 4.12 at 0.85 and 5.35 at 0.9. The deletes of a handle may bring the share
+    /// down to six sevenths of the value that is set here; later puts, another handle, or
+    /// [`maintain`](crate::Db::maintain) bring it back.
     ///
-    /// The share is that of this handle; the file does not record it. Splitpoint begins to compact a file only
-    /// when that gains something. From then on the file has a checkpoint whenever it is closed, and libraries
-    /// from before 2026-11-23 refuse it. An emptied segment is free after the next checkpoint; until then the
-    /// file takes more space than the share says.
+    /// The option applies to this handle; the file does not record it. Splitpoint begins to compact
+    /// a file only once that saves space. From then on the file has a checkpoint whenever it is
+    /// closed, and versions of the library from before 2026-11-23 refuse it. An emptied segment
+    /// becomes free with the next checkpoint; until then the file takes more space than the share
+    /// implies.
     ///
     /// # Examples
     ///
@@ -710,21 +721,23 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of space a [`Snapshot`](crate::Snapshot) may hold back; by default as many as
-    /// are live when it is taken, and at least 64 MiB.
+    /// Sets how many bytes of space a [`Snapshot`](crate::Snapshot) may keep from being reused; by
+    /// default as many as are live when it is taken, and at least 64 MiB.
     ///
-    /// What is replaced or deleted while a snapshot is open stays in the store for it, so a snapshot
-    /// that is never dropped would let the store grow without bound. When the space that waits only for
-    /// the oldest snapshot exceeds the bound, the store gives that snapshot up: its next read returns
-    /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld).
+    /// Records that are replaced or deleted while a snapshot is open stay in the store for it, so a
+    /// snapshot that is never dropped would make the store grow without bound. When the space that
+    /// waits only for the oldest snapshot exceeds the bound, the store gives that snapshot up: its
+    /// next read returns [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld).
     ///
-    /// The bound counts whole segments, and also copies that compaction has made and moved again since:
-    /// together up to three times the bytes of the records that are replaced. So with the default, the
-    /// store gives up a snapshot of a large store before as much has been replaced as was live.
+    /// The bound counts complete segments, and also copies that compaction has made and moved again
+    /// since: together up to three times the bytes of the replaced records. So with the default, a
+    /// snapshot of a large store may be given up before every record that was live has been
+    /// replaced once.
     ///
-    /// A [`scan`](crate::Db::scan) of a `Db` may hold back three times as much, by default three times
-    /// the log as it is when the scan begins, so that a program can delete every key that the scan returns.
-    /// The store never gives up a backup, a [`retain`](crate::Db::retain) or a [`clear`](crate::Db::clear).
+    /// A [`scan`](crate::Db::scan) of a `Db` may hold three times as much, by default three times
+    /// the log as it is when the scan begins, so that a program can delete every key that the scan
+    /// returns. The store never gives up a backup, a [`retain`](crate::Db::retain) or a
+    /// [`clear`](crate::Db::clear).
     ///
     /// # Examples
     ///
@@ -741,19 +754,20 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of memory the changes of a [`Transaction`](crate::Transaction) may take; 64
-    /// MiB by default.
+    /// Sets how many bytes of memory the changes of a [`Transaction`](crate::Transaction) may take
+    /// before they spill to disk; 64 MiB by default.
     ///
-    /// Beyond the bound the changes go to files without names: beside the store or, if none can be created
-    /// there, in the directory for temporary files. The commit copies them to the log. So they take their
-    /// room on the disk twice until the transaction ends. The commit takes four bytes of memory a bucket; an
-    /// open after a crash right behind it takes at least 88 bytes of memory a change.
+    /// Beyond the bound the changes go to unnamed files: in the directory of the store or, if none
+    /// can be created there, in the directory for temporary files. The commit copies them to the
+    /// log, so they take disk space twice until the transaction ends. The commit takes four bytes
+    /// of memory per bucket; an open after a crash that directly follows the commit takes at least
+    /// 88 bytes of memory per change.
     ///
-    /// A table in memory has no such files: a change beyond the bound returns
+    /// A table in memory does not spill: a change beyond the bound returns
     /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge).
     ///
-    /// The bound also applies to the list of keys that a transaction has read. If that list would be longer,
-    /// the transaction conflicts with every other commit, as if it had read all keys.
+    /// The bound also applies to the list of keys that a transaction has read. A transaction whose
+    /// list would exceed it conflicts with every other commit, as if it had read all keys.
     ///
     /// # Examples
     ///
@@ -771,13 +785,15 @@ impl Options {
         self
     }
 
-    /// Builds a new index instead of trusting the one in the file, for files of unknown origin.
+    /// Rebuilds the index instead of trusting the one in the file: for files of unknown origin.
     ///
-    /// If the store was never compacted, its log alone is enough. If it was compacted, the index comes from
-    /// its checkpoint and the log after it, which both have checksums; without a valid checkpoint the open
-    /// fails.
+    /// If the store was never compacted, its log is enough. If it was, the index comes from its
+    /// checkpoint and the log after it, both of which have checksums; without a valid checkpoint
+    /// the open fails.
     ///
-    /// It costs a pass over the log, or over the checkpoint and the log after it.
+    /// # Cost
+    ///
+    /// One pass over the log, or over the checkpoint and the log after it.
     ///
     /// # Examples
     ///
@@ -801,14 +817,14 @@ impl Options {
     /// counts. Off by default.
     ///
     /// Each lookup then adds to four counters in a cache line of its own thread; the threads of a
-    /// process beyond the first 63 share one. That adds 10 to 12 ns to a lookup in the cache, and a fifth to
-    /// one whose wait for memory overlaps with others
+    /// process beyond the first 63 share one line. That adds 10 to 12 ns to a lookup in the
+    /// processor's cache, and a fifth to one whose cache misses overlap with others
     /// (`record/2026-11-23-xeon-106-2core`). Without the option, a lookup tests one pointer.
     ///
-    /// If others may have the file open, a thread publishes the counts ten times a second. Other
-    /// processes see them with [`Db::sample`](crate::Db::sample), `splitpoint stat --watch` and
-    /// `splitpoint lab live`. A handle that only reads publishes them once it has a place in the reader
-    /// table; a handle that may not write to the file publishes none.
+    /// If other handles may have the file open, a thread publishes the counts ten times a second.
+    /// Other processes see them with [`Db::sample`](crate::Db::sample), `splitpoint stat --watch`
+    /// and `splitpoint lab live`. A read-only handle publishes them once it has a place in the
+    /// reader table; a handle without permission to write to the file publishes none.
     ///
     /// # Examples
     ///
@@ -828,10 +844,10 @@ impl Options {
         self
     }
 
-    /// Calls `function` now and then while [`open`](Self::open) rebuilds the index, for a progress
+    /// Calls `function` periodically while [`open`](Self::open) rebuilds the index, for a progress
     /// bar.
     ///
-    /// An open that rebuilds nothing never calls it. The call comes from the thread that opens the
+    /// An open that rebuilds nothing never calls it. It is called on the thread that opens the
     /// store.
     ///
     /// # Examples
@@ -861,11 +877,11 @@ impl Options {
         self
     }
 
-    /// Calls `function` when an open or a change has waited for others for a second, with the list of those
-    /// others, and again when another one comes first in that list.
+    /// Calls `function` with the list of the handles or programs that an open or a change waits
+    /// for, once it has waited for a second, and again whenever the first of the list changes.
     ///
-    /// The call comes from the thread that waits, within [`lock_timeout`](Self::lock_timeout). The
-    /// function must not use the table.
+    /// It is called on the thread that waits, and its time counts towards
+    /// [`lock_timeout`](Self::lock_timeout). The function must not use the table.
     ///
     /// # Examples
     ///
@@ -884,13 +900,13 @@ impl Options {
 
     /// Returns whether to open a table for reading only.
     ///
-    /// This and the next methods are for access methods that [`register`](crate::register()) adds.
-    /// They ignore options that do not apply to them.
+    /// This and the following getters are for access methods that [`register`](crate::register())
+    /// adds. An access method ignores options that do not apply to it.
     pub fn is_read_only(&self) -> bool {
         self.access == Access::ReadOnly
     }
 
-    /// Returns whether to create the file.
+    /// Returns what [`create`](Self::create) has set: whether to create the file.
     pub fn creation(&self) -> Create {
         self.create
     }
@@ -924,8 +940,8 @@ impl Options {
         self
     }
 
-    /// Sets by how many bytes the log must grow before a checkpoint, 64 MiB by default; for tests
-    /// that need many checkpoints.
+    /// Sets by how many bytes the log must grow before the writer starts a checkpoint, 64 MiB by
+    /// default; for tests that need many checkpoints.
     #[doc(hidden)]
     #[must_use]
     pub fn checkpoint_bytes_min(mut self, bytes: u64) -> Self {
@@ -933,7 +949,8 @@ impl Options {
         self
     }
 
-    /// Sets that dead records are kept, to compare with a store that does not keep them.
+    /// Turns compaction off, so that a test can compare a store with one that keeps all dead
+    /// records.
     #[doc(hidden)]
     #[must_use]
     pub fn keep_dead_records(mut self) -> Self {
@@ -941,8 +958,8 @@ impl Options {
         self
     }
 
-    /// Sets that what compaction frees is overwritten; for tests, which then notice if anybody still
-    /// reads it.
+    /// Makes compaction overwrite the space that it frees, so that a test fails if a reader still
+    /// uses it.
     #[doc(hidden)]
     #[must_use]
     pub fn poison_freed(mut self) -> Self {
@@ -950,12 +967,12 @@ impl Options {
         self
     }
 
-    /// Returns whether a handle only reads, and lets others change the file meanwhile.
+    /// Returns whether the handle is read-only and tolerates a writer.
     pub(crate) fn reads_beside_writers(&self) -> bool {
         self.access == Access::ReadOnly && self.sharing != Sharing::Exclusive
     }
 
-    /// Returns whether the program wants the wait of an open to end.
+    /// Returns whether [`stop_waiting`](Self::stop_waiting) cancels the wait of an open.
     pub(crate) fn stops_waiting(&self) -> bool {
         self.stop_waiting.as_ref().is_some_and(StopWaiting::is_due)
     }

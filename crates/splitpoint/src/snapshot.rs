@@ -7,34 +7,35 @@ use crate::error::Result;
 use crate::store::{Hold, Store, Versions};
 use crate::value::Value;
 
-/// The store as it was at one moment: between two changes, so with all of a batch or a transaction or
-/// nothing of it.
+/// The store as it was at one moment. The moment lies between two commits, so a snapshot has all
+/// changes of a batch or a transaction, or none.
 ///
-/// [`Db::snapshot`](crate::Db::snapshot) takes one. Whatever other threads put, delete or compact
-/// meanwhile, it returns each key with the value of that moment. Any number of threads may use it. Clones
-/// are of the same moment.
+/// [`Db::snapshot`](crate::Db::snapshot) takes one. It returns each key with the value of that
+/// moment, regardless of concurrent puts, deletes and compaction. Any number of threads may use it.
+/// A clone shows the same moment.
 ///
-/// It is not durable: it ends when it is dropped, and needs nothing to be cleaned up after a crash.
+/// It is not durable: it ends when it is dropped, and leaves nothing to clean up after a crash.
 ///
-/// # What it holds back
+/// # Space
 ///
-/// What is replaced or deleted while it is open stays in the store, so do not keep it for long.
-/// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) bounds that space. The store gives up
-/// snapshots that exceed the bound, the oldest first: their reads return
-/// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld). Values that such a snapshot has returned
-/// stay valid. If a handle reads beside other processes and has no place in the reader table, its snapshots
-/// are never given up; docs/durability.md says which handles have none.
+/// Records that are replaced or deleted while a snapshot is open stay in the store, so do not keep
+/// it for long. [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) bounds their space.
+/// The store gives up snapshots that exceed the bound, the oldest first: their reads return
+/// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld). Values that such a snapshot has
+/// returned stay valid. The snapshots of a handle that reads beside other processes without a place
+/// in the reader table are never given up; `docs/durability.md` says which handles have no place.
 ///
 /// # Cost
 ///
-/// Taking a snapshot waits for the writer's lock, and copies nothing. Beside other processes it does not wait
-/// (a second at most if a writer is stopped while it moves records), and reads the list of all segments. A
-/// handle that takes turns and had the last turn remembers that list, unless a segment or a big value has begun
-/// or become free since, or another of its threads changes the store meanwhile.
+/// Taking a snapshot waits for the writer's mutex, and copies nothing. A read-only handle beside a
+/// writer, and a handle that takes turns, wait for no lock, but read the list of all segments. (If
+/// the writer is suspended while it moves records, they wait up to a second.) A handle that takes
+/// turns and had the last turn has that list cached, unless a segment or a big value has since been
+/// allocated or freed, or another of its threads is changing the store.
 ///
-/// A read looks at one more word in memory, and at one record for each change of the key since the snapshot.
-/// Each delete while the snapshot is open takes 50 to 100 bytes of memory, until it and every older scan,
-/// snapshot or backup have ended.
+/// A read costs one more memory access than [`Db::get`](crate::Db::get), and reads one record for
+/// each change of the key since the snapshot. Each delete while the snapshot is open takes 50 to
+/// 100 bytes of memory, until this and every older scan, snapshot and backup have ended.
 ///
 /// # Examples
 ///
@@ -57,7 +58,7 @@ pub struct Snapshot<'db> {
 }
 
 impl<'db> Snapshot<'db> {
-    /// Takes one of this moment.
+    /// Takes a snapshot of the present moment.
     pub(crate) fn of(store: &'db Store) -> Result<Self> {
         Ok(Self { versions: Versions::now(store, Hold::Snapshot)? })
     }
@@ -75,8 +76,8 @@ impl<'db> Snapshot<'db> {
         self.versions.get(key.as_ref())
     }
 
-    /// Replaces the contents of `buf` with the value that `key` had, and returns whether it had one. A
-    /// miss leaves `buf` as it is.
+    /// Copies the value that `key` had into `buf`, replacing its contents, and returns whether the
+    /// key existed. A miss leaves `buf` as it is.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl<'db> Snapshot<'db> {
         Ok(true)
     }
 
-    /// Returns whether `key` was there.
+    /// Returns whether `key` existed.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl<'db> Snapshot<'db> {
         &self,
         keys: impl IntoIterator<Item: AsRef<[u8]>>,
     ) -> Result<Vec<Option<Value<'db>>>> {
-        /// Keys whose cache misses overlap.
+        /// Number of keys whose cache misses overlap.
         const GROUP: usize = 16;
         let store = self.versions.store();
         store.refuse_reading_in_fork()?;
@@ -132,7 +133,7 @@ impl<'db> Snapshot<'db> {
             let group: [_; GROUP] = std::array::from_fn(|_| keys.next());
             let hash_of = |key: &Option<_>| {
                 let hash = key.as_ref().map(|key: &_| store.hash_of(AsRef::as_ref(key)))?;
-                // Beside a writer of another process the buckets may not be mapped here.
+                // Beside a writer in another process, the buckets may not be mapped here yet.
                 if store.reader.is_none() {
                     store.prefetch_bucket(hash);
                 }
@@ -156,18 +157,18 @@ impl<'db> Snapshot<'db> {
         }
     }
 
-    /// Returns an iterator over every key that was there, with its value, in the order of the file.
+    /// Returns an iterator over every key that existed, with its value, in the order of the file.
     ///
     /// # Errors
     ///
     /// As [`Db::scan`](crate::Db::scan), and
-    /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the snapshot was given up. An
-    /// item may be either error, too, and is then the last one.
+    /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the snapshot was given
+    /// up. An item may be one of these errors, too; the scan then ends.
     ///
     /// # Cost
     ///
-    /// As [`Db::scan`](crate::Db::scan), and for each key that has changed since, one record for each
-    /// change, up to 64.
+    /// As [`Db::scan`](crate::Db::scan). For each key that has changed since, it also reads one
+    /// record for each change, up to 64.
     ///
     /// # Examples
     ///
@@ -185,8 +186,11 @@ impl<'db> Snapshot<'db> {
         Scan::of(self.versions.clone(), self.versions.places()?)
     }
 
-    /// Returns `part_count` scans, for as many threads, that together return every key once. They have
-    /// about the same size; if the store is small, some are empty. There is at least one.
+    /// Splits a scan into `part_count` scans, for as many threads, that together return every key
+    /// exactly once.
+    ///
+    /// The parts have about the same size; if the store is small, some are empty. A `part_count` of
+    /// 0 counts as 1.
     ///
     /// # Errors
     ///
@@ -211,12 +215,12 @@ impl<'db> Snapshot<'db> {
         Scan::parts(&self.versions, part_count)
     }
 
-    /// Returns the number of keys that there were.
+    /// Returns the number of keys at the moment of the snapshot.
     pub fn len(&self) -> u64 {
         self.versions.record_count
     }
 
-    /// Returns whether there were no keys.
+    /// Returns whether there were no keys at the moment of the snapshot.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

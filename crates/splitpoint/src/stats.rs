@@ -1,4 +1,4 @@
-//! Counts, sizes and chain lengths of a store, beside what an ideal hash function would give.
+//! Counts, sizes and chain lengths of a store, compared with those of an ideal hash function.
 //!
 //! [`Db::stats`](crate::Db::stats) returns [`Stats`]. Its [`ChainHistogram`] has one [`ChainRow`]
 //! for each chain length, with the number of buckets that an [`Ideal`] hash function would give. To
@@ -22,7 +22,7 @@
 //!
 //! # Not here
 //!
-//! `db` walks the index; the command prints the histogram.
+//! `store` walks the index; the command-line program prints the histogram.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,11 +45,11 @@ pub use sample::{Sample, SharedLookups, WriterState};
 pub enum Recovery {
     /// The store is new.
     Created,
-    /// The store had been closed, so the open used its index.
+    /// The store had been closed cleanly, so the open used its index.
     Clean,
     /// The last writer was killed, and its index was still complete: a warm restart.
     WarmRestart {
-        /// Records after the last published commit that the open applied.
+        /// Records after the last published commit, which the open applied.
         records: u64,
     },
     /// The open rebuilt the index from the checkpoint and the log after it.
@@ -58,7 +58,8 @@ pub enum Recovery {
         checkpoint_keys: u64,
         /// Records read from the log after the checkpoint.
         records: u64,
-        /// Bytes behind the end of the log that the crash had torn, and recovery dropped.
+        /// Bytes after the last valid commit, torn by the crash, that recovery dropped from the
+        /// log.
         dropped_bytes: u64,
     },
 }
@@ -78,9 +79,9 @@ pub struct SegmentBytes {
     pub overflow: u64,
     /// Checkpoints of the index, including one that is being written.
     pub checkpoint: u64,
-    /// The segment table, which a file has once it is compacted or its log is long.
+    /// The segment table, which a file has from the first compaction on, or once its log is long.
     pub segment_table: u64,
-    /// Segments without a live record that a value, a scan or a backup may still read.
+    /// Segments without live records that a pinned value, a scan or a backup may still read.
     pub waiting: u64,
     /// Free space.
     pub free: u64,
@@ -90,18 +91,20 @@ pub struct SegmentBytes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// The commit that it holds: the bytes of log up to it since the store was created.
+    /// The commit that it reflects, as a log sequence number: bytes of log since the store was
+    /// created.
     pub log_bytes: u64,
     /// Size of its segment in bytes.
     pub bytes: u64,
 }
 
-/// What the lookups of a handle cost since it was opened: a reading of the instrument that
-/// [`Options::instrument`](crate::Options::instrument) turns on.
+/// The cost of the lookups of a handle since it was opened, as counted by
+/// [`Options::instrument`](crate::Options::instrument).
 ///
-/// Counted are `get`, `get_into`, `get_many`, `contains` and the reads of `update` and its kin, not
-/// the searches of puts and deletes. A lookup that had to look again, because a split moved its
-/// bucket, counts once, with all that it read.
+/// This counts `get`, `get_into`, `get_many`, `contains` and the reads of `update`,
+/// `compare_and_swap`, `increment` and `get_or_insert_with`, but not the searches of puts and
+/// deletes. A lookup that had to restart because a split moved its bucket counts once, with
+/// everything that it read.
 ///
 /// # Examples
 ///
@@ -123,19 +126,19 @@ pub struct Checkpoint {
 /// iterations per lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
-    /// Lookups.
+    /// Number of lookups.
     pub lookup_count: u64,
-    /// Those that found their key.
+    /// Lookups that found their key.
     pub hit_count: u64,
-    /// Records whose key was compared with the one that was asked for: Lever's iterations. The tag
-    /// in the slot rules out nearly all others.
+    /// Records whose key was compared with the key looked up: Lever's iterations. The tag in the
+    /// slot rules out nearly all others.
     pub compared_count: u64,
     /// Cache lines of the index that were read: buckets and overflow lines.
     pub line_count: u64,
 }
 
 impl Lookups {
-    /// Returns the records compared by a lookup, on average; 0 if there was none.
+    /// Returns the mean number of records that a lookup compared; 0 if there was no lookup.
     pub fn compared_per_lookup(&self) -> f64 {
         real(self.compared_count) / real(self.lookup_count.max(1))
     }
@@ -151,7 +154,7 @@ impl Lookups {
         }
     }
 
-    /// Returns the lines of the index read by a lookup, on average; 0 if there was none.
+    /// Returns the mean number of lines of the index that a lookup read; 0 if there was no lookup.
     pub fn lines_per_lookup(&self) -> f64 {
         real(self.line_count) / real(self.lookup_count.max(1))
     }
@@ -179,10 +182,11 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Bytes of replaced and deleted records, and of tombstones.
     pub dead_bytes: u64,
-    /// Size of the file, or of the memory in use. Not in it are the pages that a thread takes ahead of a
-    /// table in memory of 16 MiB or more: up to 4 MiB, and as much again where the end of the table came down.
+    /// Size of the file, or of the memory in use. It does not include the pages that a background
+    /// thread prefaults for a table in memory of 16 MiB or more: up to 4 MiB, and as much again
+    /// where compaction has moved the end of the table down.
     pub file_bytes: u64,
-    /// Those bytes by their use.
+    /// The bytes of the file by their use.
     pub segments: SegmentBytes,
     /// Name of the hash function.
     pub hash_name: String,
@@ -199,14 +203,14 @@ pub struct Stats {
     pub unsafe_age: Option<Duration>,
     /// The newest checkpoint, if there is one.
     pub checkpoint: Option<Checkpoint>,
-    /// Whether values that this handle has returned, or scans and backups of it, keep records from
-    /// being overwritten.
+    /// Whether values that this handle has returned, or its scans and backups, pin records, so that
+    /// these are not overwritten.
     pub is_pinned: bool,
-    /// For how long at least the oldest of them has held back space that is wanted again; `None` if
-    /// nothing waits for them.
+    /// For how long, at least, the oldest pin has kept space from being reused; `None` if no space
+    /// waits for a pin.
     pub held_up_for: Option<Duration>,
-    /// The other handles that only read the file, in this process and in others, and have a place in its
-    /// reader table: 62 at most.
+    /// The other read-only handles, in this process and in others, that have a place in the reader
+    /// table of the file: at most 62.
     pub readers: Vec<ReaderStats>,
     /// How this handle got its index.
     pub recovery: Recovery,
@@ -218,8 +222,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns the bytes that a store has written since it was opened for a byte of its log: 1 until
-    /// compaction moves records. Checkpoints do not count.
+    /// Returns how many bytes the store has written for each byte appended to its log since it was
+    /// opened: 1 until compaction moves records. Checkpoints do not count.
     ///
     /// # Examples
     ///
@@ -236,9 +240,9 @@ impl Stats {
         real(appended_bytes + self.moved_bytes) / real(appended_bytes)
     }
 
-    /// Returns the statistics of a table that has no log, as far as its chains show them.
+    /// Returns the statistics of a table without a log, as far as they follow from its chains.
     ///
-    /// The other fields are 0 or empty; set those that the table has.
+    /// The other fields are 0 or empty; set those that apply to the table.
     ///
     /// # Examples
     ///
@@ -286,17 +290,19 @@ impl Stats {
     }
 }
 
-/// A handle that reads a file beside the one that writes it.
+/// A read-only handle, as the reader table of the file shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderStats {
     /// The number of its place in the reader table of the file.
     pub place: usize,
-    /// The process that it named; in another pid namespace than this one the number says nothing.
+    /// The process id that the reader recorded. It is meaningless if the reader is in another pid
+    /// namespace.
     pub pid: u32,
     /// For how long it has been open.
     pub age: Duration,
-    /// Whether values that it has returned, or scans of it, keep records from being overwritten.
+    /// Whether values that it has returned, or its scans, pin records, so that these are not
+    /// overwritten.
     pub is_pinned: bool,
 }
 
@@ -315,7 +321,7 @@ pub struct ChainRow {
     pub ideal_bucket_count: f64,
 }
 
-/// Histogram of chain lengths, beside what an ideal hash would give in a table of the same shape.
+/// Histogram of chain lengths, compared with that of an ideal hash in a table of the same shape.
 ///
 /// The ideal accounts for linear hashing: in the middle of a round, a bucket that has been divided
 /// expects half the keys of one that has not, see [`Geometry`].
@@ -328,17 +334,17 @@ pub struct ChainRow {
 pub struct ChainHistogram {
     /// The rows, by ascending size.
     ///
-    /// Every size that was counted has a row. So has every size of which an ideal hash would give a
-    /// millionth of a bucket or more, unless there are over 1024 of them. The other sizes have no
-    /// row: no bucket has them, and next to none was expected.
+    /// Every size that was counted has a row. So does every size of which an ideal hash would give
+    /// a millionth of a bucket or more, unless there are over 1024 such sizes. Other sizes have no
+    /// row: no bucket has them, and almost none was expected.
     pub rows: Vec<ChainRow>,
     /// Mean number of lines that a hit probes; 0 if there are no keys.
     pub probes_hit: f64,
-    /// The same for an ideal hash and no empty slots within the lines.
+    /// The mean for an ideal hash, in a table whose lines have no empty slots in between.
     pub probes_hit_ideal: f64,
     /// Mean number of lines that a miss probes, if its hash is random.
     pub probes_miss: f64,
-    /// The same for an ideal hash and no empty slots within the lines.
+    /// The mean for an ideal hash, in a table whose lines have no empty slots in between.
     pub probes_miss_ideal: f64,
     /// Keys in the fullest bucket.
     pub longest: u64,
@@ -349,14 +355,15 @@ pub struct ChainHistogram {
     /// Number of keys that no bucket exceeds by chance: the probability that an ideal hash gives a
     /// fuller one is below 2^-40.
     pub longest_by_chance: u64,
-    /// Buckets that exceed it. If there is one, the hash function does not fit the keys, or
-    /// somebody has chosen keys that collide. A keyed hash function helps against both.
+    /// Buckets with more keys than `longest_by_chance`. If there is one, the hash function does not
+    /// fit the keys, or somebody has chosen keys that collide. A keyed hash function helps against
+    /// both.
     pub beyond_chance_count: u64,
 }
 
 /// Counts chains, one by one, for a [`ChainHistogram`].
 ///
-/// Counts of parts of one table, by thread or by machine, can be merged.
+/// Parts of a table can be counted separately, by several threads or machines, and merged.
 ///
 /// # Examples
 ///
@@ -384,7 +391,7 @@ pub struct Occupancy {
     lines_divided: u64,
     /// Lines in chains of the other buckets.
     lines_whole: u64,
-    /// Buckets counted of each of these two kinds.
+    /// Buckets counted that were divided in this round, and those that were not.
     divided_count: u64,
     whole_count: u64,
 }
@@ -441,7 +448,7 @@ impl Occupancy {
         }
     }
 
-    /// Adds the counts that `other` has of other buckets of the same table.
+    /// Adds the counts of `other`, which has counted other buckets of the same table.
     ///
     /// Merging is associative and commutative, and an [`Occupancy`] that has counted nothing is
     /// neutral.
@@ -466,7 +473,7 @@ impl Occupancy {
     /// Returns the histogram of the chains counted so far.
     ///
     /// The ideal is that of a table of this shape with the keys counted so far, so count every
-    /// bucket once before you compare.
+    /// bucket exactly once before comparing.
     ///
     /// # Cost
     ///

@@ -1,4 +1,4 @@
-//! The interface of every access method: a store in a file, a table in memory, and those of other
+//! The interface of all access methods: stores in files, tables in memory, and those of other
 //! crates.
 
 use std::any::Any;
@@ -25,16 +25,16 @@ pub enum PutMode {
 pub enum BatchAtomicity {
     /// All or none.
     Atomic,
-    /// Those before the failed one.
+    /// The changes before the one that failed.
     None,
 }
 
 /// What a scan guarantees while other threads change the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanGuarantee {
-    /// A scan returns every key that is present throughout exactly once.
+    /// A scan returns every key that is present throughout the scan exactly once.
     ExactlyOnce,
-    /// A scan returns every key that is present throughout, perhaps more than once.
+    /// A scan returns every key that is present throughout the scan, perhaps more than once.
     AtLeastOnce,
 }
 
@@ -52,17 +52,18 @@ pub struct Capabilities {
     pub batch: BatchAtomicity,
     /// What [`Table::scan`] guarantees.
     pub scan: ScanGuarantee,
-    /// The levels of durability that it offers; none for a table in memory.
+    /// The levels of durability that the access method offers; none for a table in memory.
     pub durability: Vec<Durability>,
-    /// Whether a failover to another machine may lose changes that had returned.
+    /// Whether a failover to another machine may lose acknowledged changes.
     pub may_lose_acknowledged: bool,
 }
 
 impl Capabilities {
-    /// Returns the capabilities of an access method that guarantees the least.
+    /// Returns the weakest capabilities, as a starting point.
     ///
-    /// It is read-only, its batches are not atomic, a scan may return a key twice, and nothing is
-    /// durable. Set the fields in which yours is better.
+    /// They describe a read-only table whose batches are not atomic, whose scans may return a key
+    /// twice, and in which nothing is durable. Set the fields in which the access method does
+    /// better.
     ///
     /// # Examples
     ///
@@ -105,7 +106,7 @@ pub struct TableCheck {
 }
 
 impl TableCheck {
-    /// Damages that a report lists; it only counts the others.
+    /// Largest number of damages that a report lists; further ones are only counted.
     pub const DAMAGES_MAX: usize = 1000;
 
     /// Creates the report of a table with `record_count` keys and no damage.
@@ -130,15 +131,15 @@ impl TableCheck {
 /// A table of keys and values; every access method implements this trait.
 ///
 /// [`Db`](crate::Db) implements it, and [`open`](crate::open()) returns any access method as a
-/// trait object. **Programs call the methods of [`TableExt`]**, which have the names and parameters
-/// of `Db`'s and take keys and values as any `AsRef<[u8]>`. The methods here take slices, so that
-/// the trait can be used as an object. Those that few access methods need to implement have a
-/// default.
+/// trait object. **Programs call the methods of [`TableExt`]**, which have the same names and
+/// parameters as those of `Db`, and take keys and values as any `AsRef<[u8]>`. The methods of this
+/// trait take slices, so that it can be used as a trait object. Methods that few access methods
+/// need to override have a default.
 ///
-/// Three methods differ from `Db`'s: `len` and `is_empty` can fail, since some access methods must
-/// read the whole file to count, and `check` returns a [`TableCheck`].
+/// Three methods differ from those of `Db`: `len` and `is_empty` can fail, because some access
+/// methods must read the whole file to count, and `check` returns a [`TableCheck`].
 ///
-/// A table is [`Any`], so a program can get at what only one access method has:
+/// A table is [`Any`], so a program can downcast it to reach the methods of one access method:
 ///
 /// ```
 /// use std::any::Any;
@@ -184,7 +185,7 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
     /// Those of the access method. A missing key is not an error.
     fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>>;
 
-    /// Stores `value` under `key`, and returns whether it did.
+    /// Stores `value` under `key`, and returns whether it stored the value.
     ///
     /// It returns `false` only for [`PutMode::New`] and a key that exists. [`TableExt::put`] and
     /// [`TableExt::put_new`] call it.
@@ -260,13 +261,13 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
         keys.iter().map(|key| self.get_bytes(key)).collect()
     }
 
-    /// Stores every pair, in order; [`TableExt::put_many`] calls it.
+    /// Stores many records in order; [`TableExt::put_many`] calls it.
     ///
-    /// With [`Durability::Sync`] all pairs share one wait at the end.
+    /// With [`Durability::Sync`] the call waits for the device once, at the end.
     ///
     /// # Errors
     ///
-    /// As [`put_bytes`](Self::put_bytes). The pairs before the one that failed are stored.
+    /// As [`put_bytes`](Self::put_bytes). The records before the one that failed are stored.
     fn put_many_bytes(
         &self,
         pairs: &[(&[u8], &[u8])],
@@ -289,9 +290,9 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
 
     /// Verifies the table without changing it.
     ///
-    /// Damage is in the report, not in the error. The default reads every record, looks up its key
-    /// and counts the keys, so no other thread may change the table meanwhile. Access methods that
-    /// can verify more override it.
+    /// Damage is part of the report, not an error. The default reads every record, looks up its key
+    /// and counts the keys, so no other thread may change the table during the check. Access
+    /// methods that can verify more override it.
     ///
     /// # Errors
     ///
@@ -344,7 +345,7 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
     }
 }
 
-/// Makes changes one by one up to the first that fails, with one wait for all of them.
+/// Applies changes one by one up to the first that fails, with one sync at the end.
 fn one_by_one<'a>(
     table: &(impl Table + ?Sized),
     mut changes: impl Iterator<Item = Change<'a>>,
@@ -369,8 +370,8 @@ fn one_by_one<'a>(
 
 /// The methods of [`Db`](crate::Db) for any [`Table`], with the same names and parameters.
 ///
-/// [`Db`](crate::Db) documents each in full; what differs between access methods is here. Every
-/// table implements this trait: bring it into scope with `use splitpoint::TableExt`.
+/// [`Db`](crate::Db) documents each in full; this trait documents what differs between access
+/// methods. Every table implements it: bring it into scope with `use splitpoint::TableExt`.
 ///
 /// # Examples
 ///
@@ -486,16 +487,16 @@ pub trait TableExt: Table {
         self.put_bytes(key.as_ref(), value.as_ref(), PutMode::New, Some(durability))
     }
 
-    /// Stores every key with its value, in order.
+    /// Stores many records in order.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put). The pairs before the one that failed are stored.
+    /// As [`put`](Self::put). The records before the one that failed are stored.
     fn put_many(&self, pairs: impl IntoIterator<Item: AsPair>) -> Result<()> {
         put_pairs(self, pairs, None)
     }
 
-    /// Stores every pair like [`put_many`](Self::put_many), with `durability` for all of them.
+    /// Stores many records like [`put_many`](Self::put_many), with `durability` for all of them.
     ///
     /// # Errors
     ///
@@ -555,7 +556,7 @@ pub trait TableExt: Table {
 
 impl<T: Table + ?Sized> TableExt for T {}
 
-/// Passes pairs in any form to [`Table::put_many_bytes`].
+/// Passes records in any form to [`Table::put_many_bytes`].
 fn put_pairs(
     table: &(impl Table + ?Sized),
     pairs: impl IntoIterator<Item: AsPair>,

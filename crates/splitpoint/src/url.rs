@@ -1,5 +1,5 @@
-//! Opening a table by its URL or its path: the schemes and files of this crate, and those that other
-//! crates register.
+//! Opens a table by its URL or its path, through this crate or an access method that another crate
+//! has registered.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,16 +11,18 @@ use crate::table::Table;
 
 /// Function that opens a table of an access method; other crates [register](register()) one.
 ///
-/// It gets the part of the URL after the colon, and ignores options that do not apply to it.
+/// It receives the part of the URL after the colon, and ignores options that do not apply to the
+/// access method.
 pub type Opener = fn(&str, &Options) -> Result<Box<dyn Table>>;
 
-/// Function that opens a file which is not a store, if it knows the format by the content.
+/// Function that opens a file that is not a store, if it recognizes the format by the content.
 ///
-/// It returns `None` for a file that it does not know. It gets the path as the program gave it; the
-/// file may be missing, because some packages name a table by the common beginning of its two files.
+/// It returns `None` for a file that it does not recognize. It receives the path as the program
+/// gave it; the file may be missing, because some packages name a table by the common prefix of its
+/// two files.
 pub type Recognizer = fn(&Path, &Options) -> Result<Option<Box<dyn Table>>>;
 
-/// The recognizers that other crates have registered, by their names.
+/// The recognizers that other crates have registered, by name.
 static RECOGNIZERS: RwLock<BTreeMap<&'static str, Recognizer>> = RwLock::new(BTreeMap::new());
 
 /// The access methods that other crates have registered.
@@ -29,8 +31,8 @@ static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::n
 /// Registers an access method for the URLs of one scheme.
 ///
 /// From then on, [`open`] passes every URL that begins with `scheme` and a colon to `opener`, in
-/// the whole process. A later registration of the same scheme replaces an earlier one. A crate with
-/// an access method has a function that calls this one.
+/// the whole process. A later registration of the same scheme replaces an earlier one. A crate that
+/// provides an access method should export a function that makes this call.
 ///
 /// # Errors
 ///
@@ -61,7 +63,8 @@ pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
     Ok(())
 }
 
-/// Registers a recognizer of files for the whole process; it replaces an earlier one of the same name.
+/// Registers a recognizer of files for the whole process. It replaces an earlier one of the same
+/// name.
 ///
 /// From now on [`open`] calls it for each path that does not lead to a store.
 ///
@@ -93,9 +96,9 @@ pub fn register_recognizer(name: &'static str, recognizer: Recognizer) {
     RECOGNIZERS.write().unwrap_or_else(PoisonError::into_inner).insert(name, recognizer);
 }
 
-/// Returns whether [`open`] takes `url` for the URL of a known access method.
+/// Returns whether [`open`] treats `url` as the URL of a known access method.
 ///
-/// Otherwise it is a path, or begins with a scheme that nobody has registered.
+/// If not, it is a path, or begins with an unregistered scheme.
 ///
 /// # Examples
 ///
@@ -112,8 +115,8 @@ pub fn is_url(url: impl AsRef<Path>) -> bool {
 ///
 /// `mem:` is a table in memory. A [registered](register()) scheme selects its access method.
 /// Everything else is the path of a file, which is created if it is missing; `file:` may precede
-/// it. The first [recognizer](register_recognizer) that knows a file opens it if it is not a store,
-/// perhaps only for reading: see [`Capabilities::is_read_only`](crate::Capabilities).
+/// it. If the file is not a store, the first [recognizer](register_recognizer) that recognizes it
+/// opens it, perhaps read-only: see [`Capabilities::is_read_only`](crate::Capabilities).
 ///
 /// # Errors
 ///

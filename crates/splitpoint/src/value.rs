@@ -1,4 +1,4 @@
-//! `Value`: bytes that a table returns, borrowed where they lie.
+//! `Value`: bytes that a table returns, borrowed from the table where possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,22 +10,24 @@ use crate::pins::Pin;
 /// Bytes of a value that `Debug` shows; for a longer value it adds the length.
 const DEBUG_BYTES_MAX: usize = 64;
 
-/// A value or a key that a table returned: bytes, borrowed if the table has them in memory.
+/// A value or a key that a table has returned. Its bytes are borrowed if the table has them in
+/// memory or mapped.
 ///
 /// It dereferences to `[u8]`, and compares equal to byte slices, arrays, vectors and strings of the
 /// same bytes. `Debug` prints the first 64 bytes, escaped.
 ///
 /// A value borrows from its table, so it cannot outlive the table's handle. Later changes of the
-/// key do not change it. The bytes of a store in a file are those of the mapped file: if another
+/// key do not change it. For a store in a file, the bytes are those of the mapped file: if another
 /// program writes to the file they may change, and if it truncates the file, reading them raises
-/// `SIGBUS`. [`Db::open`](crate::Db::open) has the whole contract.
+/// `SIGBUS`. [`Db::open`](crate::Db::open) has the complete contract.
 ///
-/// A value of a store is *pinned*: until it is dropped, the store overwrites neither its record nor
-/// any other that has been replaced or deleted since the lookup. So copy a value that you keep for
-/// long, with [`into_vec`](Self::into_vec).
-/// [`Stats::held_up_for`](crate::stats::Stats::held_up_for) shows whether space is waiting for one.
-/// A clone is pinned as well. Any thread may drop either; it costs one atomic subtraction, or a mutex and a
-/// system call on a handle that reads beside a writer and found no place in the reader table.
+/// A value of a store holds a *pin*: until it is dropped, the store overwrites neither its record
+/// nor any other record that has been replaced or deleted since the lookup. So copy a value that
+/// you keep for long, with [`into_vec`](Self::into_vec).
+/// [`Stats::held_up_for`](crate::stats::Stats::held_up_for) shows whether space is waiting for a
+/// pin. A clone has a pin of its own. Any thread may drop a value. The drop costs one atomic
+/// subtraction, or a mutex and a system call on a handle that reads beside a writer and found no
+/// place in the reader table.
 ///
 /// # Examples
 ///
@@ -44,33 +46,33 @@ const DEBUG_BYTES_MAX: usize = 64;
 #[derive(Clone)]
 pub struct Value<'table> {
     bytes: Cow<'table, [u8]>,
-    /// Keeps the bytes from being overwritten, if the table might.
+    /// Keeps the store from overwriting the bytes. `None` if the table never overwrites them.
     pin: Option<Pin<'table>>,
 }
 
 impl<'table> Value<'table> {
-    /// Wraps bytes that the table owns, and neither changes nor moves as long as it lives.
+    /// Wraps bytes that the table owns, and neither changes nor moves during its lifetime.
     #[inline]
     pub fn borrowed(bytes: &'table [u8]) -> Self {
         Self { bytes: Cow::Borrowed(bytes), pin: None }
     }
 
-    /// Wraps bytes that the table owns, and does not change as long as `pin` lives.
+    /// Wraps bytes that the table owns, and does not change before `pin` is dropped.
     #[inline]
     pub(crate) fn pinned(bytes: &'table [u8], pin: Pin<'table>) -> Self {
         Self { bytes: Cow::Borrowed(bytes), pin: Some(pin) }
     }
 
-    /// Wraps bytes that were read for this value only.
+    /// Wraps bytes that belong to this value alone.
     pub fn owned(bytes: Vec<u8>) -> Self {
         Self { bytes: Cow::Owned(bytes), pin: None }
     }
 
-    /// Returns the bytes, and copies them if the table owns them.
+    /// Returns the bytes as a vector, copying them if the table owns them.
     pub fn into_vec(self) -> Vec<u8> {
         let Self { bytes, pin } = self;
         let bytes = bytes.into_owned();
-        // Only after the copy may the space be reused.
+        // Not before the copy: dropping the pin allows the store to reuse the space.
         drop(pin);
         bytes
     }

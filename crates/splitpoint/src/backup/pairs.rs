@@ -1,12 +1,13 @@
-//! The copy of a store whose space was used again: its log is not whole, so its pairs are copied.
+//! The copy of a compacted store: its log has gaps, so its records are copied one by one.
 //!
-//! A scan returns the pairs of one moment, also those that are deleted before it comes to them.
+//! A scan returns the records of one moment, including those that are deleted before it reaches
+//! them.
 //!
 //! # Invariants
 //!
 //! - Each record that is copied was verified against the salt of its segment.
-//! - The copy has as many keys as the source had at that moment. A walk that damage led past live
-//!   records ends in an error.
+//! - The copy has as many keys as the source had at that moment. If damage makes the scan skip live
+//!   records, the backup fails.
 
 use std::io;
 use std::sync::MutexGuard;
@@ -27,11 +28,12 @@ use crate::storage::unnamed_file::UnnamedFile;
 use crate::store::{Hold, Store, Writer};
 use crate::table::PutMode;
 
-/// A copy of the pairs that a store has at one moment.
+/// A copy in progress of the records that a store has at one moment.
 struct PairCopy<'a, 'p, 'f> {
     source: &'a Store,
     scan: Scan<'a>,
-    /// Held all the time by a table in memory: there keys may be deleted without tombstones.
+    /// The lock of a table in memory, held throughout the copy: such a table may delete keys
+    /// without tombstones.
     writer: Option<MutexGuard<'a, Writer>>,
     record_count: u64,
     target: Store,
@@ -41,15 +43,16 @@ struct PairCopy<'a, 'p, 'f> {
     now: BackupProgress,
 }
 
-/// Makes a new store in `storage`, which is empty, with the pairs that `source` has when this begins,
-/// and closes it; `stage` is what the progress function is told.
+/// Creates a new store in `storage`, which is empty, copies the present records of `source` to it,
+/// and closes it. `stage` is the stage that the progress function sees.
 pub(super) fn copy_pairs(
     source: &Store,
     storage: Mapped,
     stage: BackupStage,
     progress: &mut Option<ProgressFunction<'_>>,
 ) -> Result<BackupReport> {
-    // The file is there, which a caller may want to know; and it may want to change the store now.
+    // Report once right after the file was created, before the lock is taken: the program's
+    // function may change the store.
     tell(progress, BackupProgress { stage, bytes: 0, bytes_total: 0 })?;
     let mut writer = source.lock_to_look()?;
     let scan = Scan::new(source, &mut writer, Hold::Unbounded)?;
@@ -83,10 +86,10 @@ pub(super) fn copy_pairs(
     })
 }
 
-/// Returns the options of a copy: what the source was made with.
+/// Returns the options of the copy: those with which the source was created.
 fn options_for(source: &Store, writer: &Writer) -> Options {
     let superblock = &writer.superblock;
-    // It is closed at once: its first checkpoint is left to whoever changes it.
+    // The copy is closed at once, so it needs no checkpoint before its first writer changes it.
     let options = Options { checkpoint_bytes_min: u64::MAX, ..Options::new() };
     options
         .hash(source.hash.clone())
@@ -95,17 +98,18 @@ fn options_for(source: &Store, writer: &Writer) -> Options {
         .segment_bytes_min(superblock.segment_bytes_min.into())
         .expected_records(writer.state.record_count)
         .durability(Durability::Buffered)
-        // The names of big records are dead from the first.
+        // The link records of big records are dead from the start and must not trigger compaction.
         .keep_dead_records()
 }
 
 impl PairCopy<'_, '_, '_> {
-    /// Copies everything; returns how many bytes of records that was.
+    /// Copies all records, and returns their size in bytes.
     fn read(&mut self) -> Result<u64> {
         let mut told_bytes = 0;
         while let Some((addr, _)) = self.scan.next_current()? {
             self.put(addr)?;
-            // Nobody who holds the lock calls a function that may want it.
+            // While this holds the lock, it must not call the program's function, which may want
+            // the lock.
             if self.writer.is_none() && self.now.bytes - told_bytes >= CHUNK_BYTES {
                 told_bytes = self.now.bytes;
                 tell(self.progress, self.now)?;
@@ -115,7 +119,7 @@ impl PairCopy<'_, '_, '_> {
         Ok(self.now.bytes)
     }
 
-    /// Verifies a record and stores its pair, if the copy has none of its key.
+    /// Verifies a record, and stores it unless the copy has its key already.
     fn put(&mut self, addr: Addr) -> Result<()> {
         let record = self.source.version(addr)?;
         record.verify(self.salt_of(record.offset)?)?;
@@ -128,7 +132,7 @@ impl PairCopy<'_, '_, '_> {
         Ok(())
     }
 
-    /// Returns the salt of the segment that has the record at `offset`.
+    /// Returns the salt of the segment that contains the record at `offset`.
     fn salt_of(&mut self, offset: u64) -> Result<u64> {
         let run = run_at(self.scan.runs(), offset);
         let segment_offset = run.map_or(0, |run| run.start - SegmentHeader::BYTES);
@@ -140,7 +144,7 @@ impl PairCopy<'_, '_, '_> {
     }
 }
 
-/// Copies the pairs of a store to a file without a name, and that to a stream.
+/// Copies the records of a store to an unnamed file, and streams that file.
 pub(super) fn stream_pairs(
     source: &Store,
     out: &mut impl io::Write,

@@ -56,7 +56,8 @@ impl Db {
         Ok(Values(self.scan()?))
     }
 
-    /// Returns an iterator over every key with its value, like [`scan`](Self::scan) but infallible.
+    /// Returns an iterator over every key with its value, like [`scan`](Self::scan); the call
+    /// itself cannot fail.
     ///
     /// If the scan cannot begin, the error is the only item. A `for` loop over a `&Db` calls this
     /// method.

@@ -1,4 +1,5 @@
-//! Transactions: reads of one moment and changes, which take effect together or not at all.
+//! Transactions: they read the store as of one moment, and their changes take effect together or
+//! not at all.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,27 +14,30 @@ use crate::options::{Access, Durability};
 use crate::store::{Hold, Reads, Store, Versions, check_sizes, run_locked};
 use crate::value::{Entry, Value};
 
-/// How often [`Db::transaction`] tries before it takes the lock first.
+/// How often [`Db::transaction`] tries optimistically, before it runs the function under the
+/// writer's lock.
 const TRIES_WITHOUT_LOCK: u32 = 2;
 
-/// Reads of one moment, and changes that take effect together when it commits.
+/// A transaction: it reads the store as of one moment, and its changes take effect together when it
+/// commits.
 ///
 /// [`Db::transaction`] runs one; [`Db::begin`] begins one by hand.
 ///
-/// - It reads the store as it was at its first read, and its own changes.
-/// - Nobody sees its changes before it commits. Dropping it undoes them.
-/// - It is *serializable*: [`commit`](Self::commit) succeeds only if everything that it has read is still
-///   true; otherwise it returns [`ErrorKind::Conflict`] and changes nothing. A transaction that changes
-///   nothing always succeeds.
+/// - It sees the store as it was at its first read, and its own changes.
+/// - Nobody else sees its changes before it commits. Dropping it discards them.
+/// - It is *serializable*: [`commit`](Self::commit) succeeds only if everything that the
+///   transaction has read is still current; otherwise it returns [`ErrorKind::Conflict`] and
+///   changes nothing. The commit of a transaction without changes always succeeds.
 ///
-/// Nobody waits for a transaction before its commit. Its first read waits for a change that is being made.
-/// A change of a key that the transaction has not read is blind, and conflicts with nothing.
+/// A transaction takes no lock before its commit, so nobody waits for it; only its first read may
+/// wait for a change in progress. A change of a key that the transaction has not read is a blind
+/// write, and conflicts with nothing.
 ///
-/// If the changes do not fit into [`Options::transaction_bytes`](crate::Options::transaction_bytes), the
-/// transaction keeps them in files that nobody else sees.
+/// Changes beyond [`Options::transaction_bytes`](crate::Options::transaction_bytes) spill to
+/// unnamed files.
 ///
-/// What it may still read stays in the store until it ends, as for a [`Snapshot`](crate::Snapshot): see
-/// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin).
+/// Like a [`Snapshot`](crate::Snapshot), it keeps the records that it may still read from being
+/// overwritten until it ends: see [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin).
 ///
 /// # Examples
 ///
@@ -53,17 +57,18 @@ const TRIES_WITHOUT_LOCK: u32 = 2;
 /// ```
 pub struct Transaction<'db> {
     db: &'db Db,
-    /// What it reads, from the first read on.
+    /// The versions that the transaction reads; `None` before its first read.
     versions: Option<Arc<Versions<'db>>>,
     reads: Reads,
-    /// Its changes, in their order; a key without a value is deleted.
+    /// Its changes, in their order. A key without a value is a delete.
     draft: Draft,
-    /// Its number among those that have savepoints, or 0. Two threads have no use for the same
-    /// transaction.
+    /// Identifies the transaction in its savepoints; 0 before the first savepoint. A `Cell`,
+    /// because there is no reason to share a transaction between threads.
     number: Cell<u64>,
 }
 
-/// A moment of a [`Transaction`] to which [`rollback_to`](Transaction::rollback_to) returns.
+/// A point in the changes of a [`Transaction`], to which [`rollback_to`](Transaction::rollback_to)
+/// returns.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
     /// The number of the transaction.
@@ -71,15 +76,17 @@ pub struct Savepoint {
     mark: Mark,
 }
 
-/// Transactions that have had savepoints.
+/// Number of transactions that have had savepoints, in this process.
 static NUMBERED: AtomicU64 = AtomicU64::new(0);
 
 impl<'db> Transaction<'db> {
-    /// Returns the value of `key`: that of the transaction's own change, or the one of its moment.
+    /// Returns the value of `key`: the one that the transaction itself has put or, without a change
+    /// of its own, the one at the moment of its first read.
     ///
     /// # Errors
     ///
-    /// As [`Db::get`], and [`ErrorKind::SnapshotTooOld`] if the transaction has held back too much space.
+    /// As [`Db::get`], and [`ErrorKind::SnapshotTooOld`] if the transaction has kept too much space
+    /// from being reused.
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value<'db>>> {
         let key = key.as_ref();
         let hash = self.db.store.hash_of(key);
@@ -113,7 +120,7 @@ impl<'db> Transaction<'db> {
     ///
     /// # Cost
     ///
-    /// A [`get`](Self::get) for each key that it has changed.
+    /// A [`get`](Self::get) for each key that the transaction has changed.
     pub fn len(&mut self) -> Result<u64> {
         let versions = self.versions()?.clone();
         self.reads.add_count();
@@ -139,8 +146,8 @@ impl<'db> Transaction<'db> {
 
     /// Returns an iterator over every key with its value, after the transaction's own changes so far.
     ///
-    /// The transaction then conflicts with every other commit, so scan a [`Snapshot`](crate::Snapshot)
-    /// if nothing that you write depends on it.
+    /// The transaction then conflicts with every other commit. If nothing that it writes depends on
+    /// the scan, scan a [`Snapshot`](crate::Snapshot) instead.
     ///
     /// # Errors
     ///
@@ -180,18 +187,21 @@ impl<'db> Transaction<'db> {
     ///
     /// # Errors
     ///
-    /// The transaction is as before the call.
+    /// After an error the transaction is as before the call.
     ///
-    /// - [`ErrorKind::TooLarge`] if the key or the value is over its limit or, for a table in memory, if all
-    ///   changes take more than [`Options::transaction_bytes`](crate::Options::transaction_bytes).
-    /// - [`ErrorKind::Io`] if the disk has no room for the changes beyond that.
+    /// - [`ErrorKind::TooLarge`] if the key or the value exceeds its limit or, for a table in
+    ///   memory, if all changes together exceed
+    ///   [`Options::transaction_bytes`](crate::Options::transaction_bytes).
+    /// - [`ErrorKind::Io`] if the disk has no space for the changes that spill.
     /// - [`ErrorKind::ReadOnly`] on a handle opened for reading only.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.change(key.as_ref(), Some(value.as_ref()))
     }
 
-    /// Deletes `key` when the transaction commits, if it exists then. This does not count as a read: call
-    /// [`contains`](Self::contains) first if it matters whether the key exists.
+    /// Deletes `key` when the transaction commits, if the key exists then.
+    ///
+    /// This does not count as a read: call [`contains`](Self::contains) first if the transaction
+    /// depends on whether the key exists.
     ///
     /// # Errors
     ///
@@ -209,7 +219,7 @@ impl<'db> Transaction<'db> {
         self.draft.add(store, key, value)
     }
 
-    /// Returns the moment of the changes so far, to [`rollback_to`](Self::rollback_to).
+    /// Returns a savepoint after the changes so far, for [`rollback_to`](Self::rollback_to).
     ///
     /// # Examples
     ///
@@ -234,13 +244,16 @@ impl<'db> Transaction<'db> {
         Savepoint { transaction: self.number.get(), mark: self.draft.mark() }
     }
 
-    /// Undoes the changes since `savepoint`. What was read since can still conflict. If a scan began before
-    /// the rollback and the undone changes were too many for memory, the scan returns [`ErrorKind::Invalid`].
+    /// Discards the changes since `savepoint`.
     ///
-    /// If the changes cannot be read back, each later call returns an error, and nothing can be committed.
+    /// Reads since then can still conflict. A scan that began before the rollback returns
+    /// [`ErrorKind::Invalid`] if the discarded changes had spilled to disk.
     ///
-    /// This has no effect if a rollback to an earlier savepoint has already undone changes from before this
-    /// one, or if the savepoint belongs to another transaction.
+    /// If spilled changes cannot be read back, each later call returns an error, and the
+    /// transaction cannot be committed.
+    ///
+    /// The call has no effect if a rollback to an earlier savepoint has already discarded changes
+    /// from before `savepoint`, or if `savepoint` belongs to another transaction.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         // A transaction without savepoints has no number.
         let is_own = savepoint.transaction != 0 && savepoint.transaction == self.number.get();
@@ -249,7 +262,7 @@ impl<'db> Transaction<'db> {
         }
     }
 
-    /// Undoes all changes so far.
+    /// Discards all changes so far. Reads so far can still conflict.
     ///
     /// # Examples
     ///
@@ -272,28 +285,29 @@ impl<'db> Transaction<'db> {
         self.draft.truncate(0);
     }
 
-    /// Makes all changes, or none.
+    /// Applies all changes atomically, or none.
     ///
     /// # Errors
     ///
-    /// After an error no change is made, with one exception. If the commit waited for the device and the
-    /// device failed, the changes are visible, nobody knows whether a power loss takes them back, and the
-    /// handle returns [`ErrorKind::Poisoned`] from then on.
+    /// After an error no change has taken effect, with one exception: if the commit waited for the
+    /// device and the sync failed, the changes are visible, it is unknown whether they survive a
+    /// power loss, and from then on the handle returns [`ErrorKind::Poisoned`].
     ///
     /// - [`ErrorKind::Conflict`] if something that the transaction has read has changed. Run it again
     ///   from the beginning.
-    /// - [`ErrorKind::SnapshotTooOld`] if the transaction has held back too much space, so that nobody can
-    ///   say whether what it has read has changed.
+    /// - [`ErrorKind::SnapshotTooOld`] if the transaction has kept too much space from being reused
+    ///   and was given up, so that its reads can no longer be validated.
     /// - Those of [`Db::apply`].
     ///
     /// # Durability
     ///
-    /// That of the handle: see [`Options::durability`](crate::Options::durability). All changes wait for
-    /// the device once.
+    /// That of the handle: see [`Options::durability`](crate::Options::durability). The call waits
+    /// for the device once, for all changes.
     ///
     /// # Cost
     ///
-    /// That of [`Db::apply`], and a look at each key that was read if anything was committed since.
+    /// That of [`Db::apply`]. If anything was committed since the first read, also a lookup of each
+    /// key that was read.
     pub fn commit(self) -> Result<()> {
         let durability = self.db.store.durability;
         self.commit_with(durability)
@@ -319,7 +333,8 @@ impl<'db> Transaction<'db> {
         db.finish_apply(writer, durability)
     }
 
-    /// Returns what it reads, from now on if this is the first read.
+    /// Returns the versions that the transaction reads; the first call takes those of the present
+    /// moment.
     fn versions(&mut self) -> Result<&Arc<Versions<'db>>> {
         let versions = match self.versions.take() {
             Some(versions) => versions,
@@ -370,12 +385,12 @@ impl fmt::Debug for TransactionScan<'_> {
 impl std::iter::FusedIterator for TransactionScan<'_> {}
 
 impl Db {
-    /// Begins a [`Transaction`] that you commit. [`transaction`](Self::transaction) commits one for you, and
-    /// runs it again when it conflicts.
+    /// Begins a [`Transaction`], which the program commits itself.
+    /// [`transaction`](Self::transaction) commits for you, and retries after a conflict.
     ///
     /// # Errors
     ///
-    /// None yet; later versions may have some.
+    /// None in this version.
     ///
     /// # Examples
     ///
@@ -403,16 +418,16 @@ impl Db {
         Transaction { db: self, versions, reads, draft, number: Cell::new(0) }
     }
 
-    /// Runs `what` in a [`Transaction`], commits it, and returns what `what` has returned.
+    /// Runs `what` in a [`Transaction`], commits it, and returns the result of `what`.
     ///
-    /// If the transaction conflicts with another thread or process, this runs `what` again. The third run holds
-    /// the writer's lock, so it cannot conflict. So `what` may run several times, and it must do no harm to
-    /// repeat what it does apart from the transaction. If `what` returns an error, nothing is changed. To
-    /// give up without an error, call [`Transaction::rollback`].
+    /// If the transaction conflicts with another thread or process, `what` runs again. The third
+    /// run holds the writer's lock, so it cannot conflict. Because `what` may run up to three
+    /// times, its other side effects must be safe to repeat. If `what` returns an error, nothing is
+    /// changed. To abandon the changes without an error, call [`Transaction::rollback`].
     ///
-    /// `what` must change the store only through the transaction. Other calls that take the writer's lock
-    /// return [`ErrorKind::Invalid`] once the transaction itself has it; [`get`](Self::get),
-    /// [`contains`](Self::contains) and [`len`](Self::len) take none.
+    /// `what` must change the store only through the transaction. In the run that holds the
+    /// writer's lock, other calls that take it return [`ErrorKind::Invalid`]; [`get`](Self::get),
+    /// [`contains`](Self::contains) and [`len`](Self::len) do not take it.
     ///
     /// # Errors
     ///
@@ -462,7 +477,7 @@ impl Db {
         self.transaction_with_lock(what)
     }
 
-    /// Runs a transaction while the lock is held, so that nothing conflicts with it.
+    /// Runs a transaction under the writer's lock, so that nothing can conflict with it.
     #[cold]
     fn transaction_with_lock<T>(
         &self,
@@ -471,16 +486,17 @@ impl Db {
         let (store, durability) = (&self.store, self.store.durability);
         let mut writer = store.lock_for_change()?;
         let versions = Versions::of(store, &writer, Hold::Unbounded);
-        // Where that fails, a scan of the transaction does.
+        // Ignore an error here: a scan of the transaction would meet it again and return it.
         let _ = versions.find_places(&mut writer);
         let mut transaction = self.new_transaction(Some(versions));
         let (mut writer, result) = run_locked(store, writer, |_| what(&mut transaction));
         let (result, Transaction { draft, versions, .. }) = (result?, transaction);
-        // Its own deletes need no graves.
+        // End the read view first, so that the transaction's own deletes need no graves.
         drop(versions);
         if !draft.is_empty() {
             if let Err(error) = draft.apply(store, &mut writer, durability) {
-                // Before the result, which is the program's.
+                // Unlock before `result` is dropped: its type is the program's, and its destructor
+                // may use the store.
                 drop(writer);
                 return Err(error);
             }
@@ -490,7 +506,7 @@ impl Db {
     }
 }
 
-/// Returns whether a transaction that ended with this error may succeed when it runs again.
+/// Returns whether a transaction that failed with this error may succeed when it is retried.
 fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::SnapshotTooOld)
 }

@@ -1,4 +1,4 @@
-//! Changes that depend on what is stored: they read and write in one step, key by key.
+//! Atomic read-modify-write operations on single keys, and deletes of many keys.
 
 use super::Db;
 use crate::error::{Error, Result};
@@ -9,15 +9,17 @@ use crate::value::Value;
 impl Db {
     /// Replaces the value of `key` with the result of `change`, and returns the new value.
     ///
-    /// `change` gets the value, or `None` for a missing key; if it returns `None`, this deletes the
-    /// key. No other thread changes the store between the read and the write, so no update is lost.
-    /// This protects a single key; a [`transaction`](Self::transaction) protects several.
+    /// `change` receives the value, or `None` for a missing key; if it returns `None`, the key is
+    /// deleted. No other thread or process changes the store between the read and the write, so no
+    /// update is lost. For an atomic change of several keys, use a
+    /// [`transaction`](Self::transaction).
     ///
     /// `change` must not write to the store, nor call [`scan`](Self::scan), [`stats`](Self::stats),
     /// [`check`](Self::check), [`sync`](Self::sync) or [`backup`](Self::backup): the calling thread
-    /// holds the writer's lock, and they return [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
-    /// [`get`](Self::get), [`contains`](Self::contains) and [`len`](Self::len) take no lock. If `change` panics, the store is unchanged and stays
-    /// usable.
+    /// holds the writer's lock, so these calls return
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid). [`get`](Self::get),
+    /// [`contains`](Self::contains) and [`len`](Self::len) take no lock and are allowed. If
+    /// `change` panics, the store is unchanged and stays usable.
     ///
     /// # Errors
     ///
@@ -67,7 +69,7 @@ impl Db {
             self.store.delete_locked(&mut writer, key, hash, durability).map(drop)
         };
         if let Err(error) = changed {
-            // Before the value, which is the program's.
+            // Unlock first: the destructor of the value is the program's, and may use the store.
             drop(writer);
             return Err(error);
         }
@@ -75,8 +77,10 @@ impl Db {
         Ok(new)
     }
 
-    /// Stores `new` under `key`, or deletes the key if that is `None`, if its value is `expected`, `None`
-    /// for a missing key; returns whether it was.
+    /// Replaces the value of `key` with `new` if it is `expected`, and returns whether it was.
+    ///
+    /// `None` stands for a missing key: as `expected` it requires that the key is missing, as `new`
+    /// it deletes the key.
     ///
     /// The test and the change are one atomic step.
     ///
@@ -90,8 +94,8 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// A [`get`](Self::get), and a [`put`](Self::put) or [`delete`](Self::delete) if the value is the
-    /// expected one.
+    /// A [`get`](Self::get) under the writer's lock, and a [`put`](Self::put) or
+    /// [`delete`](Self::delete) if the value is the expected one.
     ///
     /// # Examples
     ///
@@ -129,13 +133,13 @@ impl Db {
 
     /// Adds `by` to the counter under `key`, and returns its new value.
     ///
-    /// A counter is a value of 8 bytes: a signed number, little-endian. A missing key counts as 0. No
-    /// other thread changes it between the read and the write.
+    /// A counter is a value of 8 bytes: a signed little-endian integer. A missing key counts as 0.
+    /// The read and the write are one atomic step.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value does not have 8 bytes, or the sum
-    ///   does not fit. The value is unchanged.
+    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value is not 8 bytes long, or the
+    ///   sum overflows. The value is unchanged.
     /// - As [`put`](Self::put).
     ///
     /// # Durability
@@ -177,7 +181,8 @@ impl Db {
         Ok(new)
     }
 
-    /// Returns the value of `key`, and first stores the result of `make` if the key is missing.
+    /// Returns the value of `key`; if the key is missing, first stores the result of `make` as its
+    /// value.
     ///
     /// If several threads ask for the same missing key, one calls `make` and all return its value.
     /// `make` must not write to the store: see [`update`](Self::update).
@@ -188,12 +193,12 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle for a value that this call stores. A value that another thread has stored
-    /// may not be durable yet.
+    /// That of the handle, for a value that this call stores. A value that another thread has
+    /// stored may not be durable yet.
     ///
     /// # Cost
     ///
-    /// A [`get`](Self::get) for a key that exists. For a missing one two more and a
+    /// A [`get`](Self::get) for a key that exists. For a missing key, two more and a
     /// [`put`](Self::put); other writers wait while `make` runs.
     ///
     /// # Examples
@@ -225,7 +230,7 @@ impl Db {
         let stored =
             self.store.put_at_once(&mut writer, key, value_bytes, PutMode::New, durability);
         if let Err(error) = stored {
-            // Before the value, which is the program's.
+            // Unlock first: the destructor of the value is the program's, and may use the store.
             drop(writer);
             return Err(error);
         }
@@ -237,9 +242,9 @@ impl Db {
     /// Deletes every key for which `keep` returns `false`, and returns the number of keys it
     /// deleted.
     ///
-    /// Each delete is atomic; all of them together are not. A key is deleted only while it has the
-    /// value for which `keep` returned `false`. If another thread has changed the value, `keep` is
-    /// called again with the new one. A key that is stored after the call has begun is skipped. No
+    /// Each delete is atomic; the call as a whole is not. A key is deleted only if it still has the
+    /// value for which `keep` returned `false`; if another thread has changed the value, `keep` is
+    /// called again with the new one. Keys that are stored after the call has begun are skipped. No
     /// lock is held while `keep` runs, so it may use the store.
     ///
     /// # Errors
@@ -250,7 +255,8 @@ impl Db {
     /// # Durability
     ///
     /// That of the handle. With [`Durability::Sync`](crate::Durability::Sync) all deletes share one
-    /// wait at the end, also after an error. If `keep` panics, nobody waits for them.
+    /// wait at the end, also after an error. If `keep` panics, the deletes so far may not be
+    /// durable.
     ///
     /// # Cost
     ///
@@ -298,9 +304,9 @@ impl Db {
 
     /// Deletes every key, and returns the number of keys it deleted.
     ///
-    /// Each delete is atomic; all of them together are not. A reader may find some keys deleted and
-    /// others not yet, and so may the next open after a crash. A key that another thread stores
-    /// meanwhile may stay.
+    /// Each delete is atomic; the call as a whole is not: a reader, or the next open after a crash,
+    /// may find some keys deleted and others not. A key that another thread stores during the call
+    /// may stay.
     ///
     /// # Errors
     ///
@@ -348,8 +354,8 @@ impl Db {
         let Some(value) = self.store.find_hashed(key, hash)? else {
             return Ok(ConditionalDelete::Missing);
         };
-        // The read mapping may have moved since `old` was read, so equal values may lie at two
-        // addresses.
+        // Compare the addresses first, which is cheap. They may differ for the same record: the
+        // read mapping may have moved since `old` was read.
         if !std::ptr::eq(value.as_ref(), old) && value != *old {
             return Ok(ConditionalDelete::Other(value));
         }
@@ -358,19 +364,19 @@ impl Db {
         Ok(ConditionalDelete::Deleted)
     }
 
-    /// Makes the deletes of a call durable if the handle asks for that, also after an error: those
-    /// before the error stay deleted.
+    /// Syncs the deletes of a call if the handle's durability requires it. Also after an error,
+    /// because the keys that were deleted before the error stay deleted.
     fn sync_deletes(&self, outcome: Result<()>) -> Result<()> {
         let synced = if self.store.durability.is_synced_at_end() { self.sync() } else { Ok(()) };
         outcome.and(synced)
     }
 }
 
-/// The result of deleting a key that should have a certain value.
+/// The result of [`Db::delete_if_equal`].
 enum ConditionalDelete<'db> {
     Deleted,
     Missing,
-    /// The key has another value by now.
+    /// The key has another value now.
     Other(Value<'db>),
 }
 
@@ -388,7 +394,7 @@ mod tests {
         let disk = SimDisk::new();
         let db = disk.open(&options).expect("nothing fails");
         db.put_many((0..KEYS).map(|i| (i.to_le_bytes(), b"value"))).expect("nothing fails");
-        // So small a store holds nothing back for deletes.
+        // A store this small has no reserve for deletes.
         disk.limit_to(disk.file().len() as u64);
         assert!(delete_all(&db).is_err(), "the disk is full");
         let left = db.len();

@@ -1,4 +1,4 @@
-//! A look at a store in use: some of its chains, and what the lookups of all processes have cost.
+//! A sample of a store in use: some of its chains, and the cost of lookups in all processes.
 
 use super::{ChainHistogram, Lookups};
 use crate::linear::Geometry;
@@ -7,7 +7,7 @@ use crate::linear::Geometry;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Sample {
-    /// Who writes it.
+    /// Whether a writer has the store open.
     pub writer: WriterState,
     /// Number of keys of the whole table.
     pub record_count: u64,
@@ -15,37 +15,37 @@ pub struct Sample {
     pub geometry: Geometry,
     /// Bytes of log since the store was created: they grow with each change.
     pub log_bytes: u64,
-    /// Buckets that were looked at.
+    /// Buckets in the sample.
     pub bucket_count: u64,
-    /// Keys in them.
+    /// Keys in these buckets.
     pub key_count: u64,
-    /// Their chains, beside those that an ideal hash would give for as many keys in as many buckets of
-    /// the same kinds.
+    /// The chains of these buckets, compared with those that an ideal hash would give for as many
+    /// keys in as many divided and undivided buckets.
     pub chains: ChainHistogram,
-    /// What the lookups of all handles that count have cost, in all processes; `None` if nobody can
-    /// publish that, as of a table in memory whose handle does not count.
+    /// The cost of the lookups of all handles, in all processes, that count them; `None` if there
+    /// is nowhere to publish the counts, as for a table in memory whose handle does not count.
     pub lookups: Option<SharedLookups>,
 }
 
-/// Who writes a store.
+/// Whether a store has a writer, and if not, how the last one ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriterState {
     /// A handle that may write has it open.
     Writing,
-    /// None writes now; those that do take turns.
+    /// No handle has the turn. The handles that write take turns.
     BetweenTurns,
-    /// The last one that wrote has closed it.
+    /// The last writer has closed the store.
     Closed,
-    /// The last one that wrote was killed, or its machine failed. The next one goes on from there.
+    /// The last writer was killed, or its machine failed. The next one recovers the store.
     Killed,
 }
 
-/// What the lookups of several handles of one file have cost: of all those that were opened with
+/// The cost of the lookups of all handles of a file that were opened with
 /// [`Options::instrument`](crate::Options::instrument).
 ///
-/// A handle adds to it ten times a second, and when it is closed. The counts begin anew when a writer
-/// opens a file that nobody else has open.
+/// Each handle adds its counts ten times a second, and when it is closed. The counts restart from 0
+/// when a writer opens a file that no other handle has open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedLookups {
@@ -53,13 +53,13 @@ pub struct SharedLookups {
     pub lookups: Lookups,
     /// Whether a handle that counts is open now.
     pub is_counting: bool,
-    /// When the counts began, by the system's monotonic clock.
+    /// When the counts last restarted, in nanoseconds of the system's monotonic clock.
     pub(crate) since_ns: u64,
 }
 
 impl SharedLookups {
-    /// Returns what has been counted since an `earlier` reading of the same store; all, if the counts
-    /// have begun anew since.
+    /// Returns what has been counted since an `earlier` reading of the same store; everything, if
+    /// the counts have restarted since.
     ///
     /// # Examples
     ///
