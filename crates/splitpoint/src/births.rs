@@ -1,19 +1,20 @@
-//! `Births`: which segments were begun while a snapshot is open; `AsOf`: what was in the store at a
-//! moment.
+//! `Births` records which segments were begun while a snapshot is open; `AsOf` describes which
+//! records were in the store at a moment.
 //!
-//! Segments are numbered in the order in which they are begun. So a record was there at a moment if the
-//! number of its segment is below the next number of that moment, and it is not behind the place in an
-//! open segment where records were appended then. A commit publishes these numbers, and nothing is kept
-//! for each record.
+//! Segments are numbered in the order in which they are begun. A record existed at a moment if the
+//! number of its segment is below the next number at that moment and the record is not after the
+//! end of the records that the segment, if it was open, had then. A commit publishes these numbers,
+//! so nothing is kept per record.
 //!
-//! [`Births`] has the number of a segment by the address of a record, without a lock. It notes only what
-//! is begun while somebody [watches](Births::watch): everything else was begun before the moment of
-//! anybody who asks.
+//! [`Births`] maps the address of a record to the number of its segment, without a lock. It records
+//! only segments that begin while there is a [watcher](Births::watch): every other segment was
+//! begun before the moment of each watcher.
 //!
 //! # Invariants
 //!
-//! - A watcher begins, and segments begin, under the writer's lock. A watcher ends anywhere.
-//! - A number is stored before a slot leads to the segment.
+//! - Watchers and segments begin under the writer's lock. A watcher may end on any thread without
+//!   it.
+//! - The number of a segment is stored before any slot leads to the segment.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -21,20 +22,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::format::{Addr, GRANULE_BYTES};
 
-/// Granules in the first chunk. Each other chunk is twice as large as the one before.
+/// Granules in the first chunk. Each further chunk is twice as large as the previous one.
 const FIRST_CHUNK: u64 = 1024;
 /// Chunks for the largest file: 2^31 granules.
 const CHUNK_COUNT: usize = 22;
 
-/// The sequence numbers of segments, by granule; 8 bytes for each granule up to the last that was begun
-/// while somebody watched.
+/// The sequence numbers of segments, by granule. Takes 8 bytes for each granule up to the last one
+/// of a segment that was begun while there was a watcher.
 #[derive(Debug, Default)]
 pub(crate) struct Births {
     watcher_count: AtomicU64,
     chunks: [OnceLock<Box<[AtomicU64]>>; CHUNK_COUNT],
 }
 
-/// Returns the chunk that has a granule, and the place in it.
+/// Returns the chunk of a granule, and the index in that chunk.
 #[inline]
 fn place_of(granule: u64) -> (usize, usize) {
     let chunk = (granule / FIRST_CHUNK + 1).ilog2();
@@ -42,14 +43,14 @@ fn place_of(granule: u64) -> (usize, usize) {
 }
 
 impl Births {
-    /// Notes from now on which segments begin, until the watch is dropped. For a thread that holds the
-    /// writer's lock.
+    /// Records the segments that begin from now on, until the watch is dropped. The caller holds
+    /// the writer's lock.
     pub(crate) fn watch(&self) -> Watch<'_> {
         self.watcher_count.fetch_add(1, Ordering::Relaxed);
         Watch(self)
     }
 
-    /// Notes that a segment begins. For a thread that holds the writer's lock.
+    /// Records that a segment begins. The caller holds the writer's lock.
     #[inline]
     pub(crate) fn begin(&self, segment: Range<u64>, sequence: u64) {
         if self.watcher_count.load(Ordering::Relaxed) != 0 {
@@ -67,8 +68,8 @@ impl Births {
         }
     }
 
-    /// Returns the number of the segment that has the byte at `offset`, or one that is not larger if
-    /// nobody watched when it began.
+    /// Returns the number of the segment that has the byte at `offset`, or a smaller number if
+    /// there was no watcher when the segment began.
     #[inline]
     pub(crate) fn of(&self, offset: u64) -> u64 {
         let (chunk, i) = place_of(offset / GRANULE_BYTES);
@@ -77,7 +78,7 @@ impl Births {
     }
 }
 
-/// Has [`Births`] note what begins.
+/// Makes [`Births`] record the segments that begin, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch<'a>(&'a Births);
 
@@ -88,26 +89,26 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Where the next record would have gone at a moment.
+/// The append position of one stream of records at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Offset of the segment, 0 for none.
     pub(crate) segment_offset: u64,
-    /// The rest of the segment: what is appended later.
+    /// The rest of the segment, where later records are appended.
     pub(crate) rest: Range<u64>,
 }
 
-/// What was in the store at a moment: every record of a segment with a smaller number than the next,
-/// up to the two heads, of the log and of compacted records.
+/// The records in the store at a moment: all records of segments whose number is below
+/// `next_sequence`, up to the two heads, of the log and of compacted records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AsOf {
-    /// The number of the next segment.
+    /// The number that the next segment would have got.
     pub(crate) next_sequence: u64,
     pub(crate) heads: [Head; 2],
 }
 
 impl AsOf {
-    /// Returns whether the record at `addr` was there.
+    /// Returns whether the record at `addr` existed at the moment.
     #[inline]
     pub(crate) fn has(&self, births: &Births, addr: Addr) -> bool {
         let offset = addr.offset();
@@ -115,13 +116,13 @@ impl AsOf {
             && !self.heads.iter().any(|head| head.rest.contains(&offset))
     }
 
-    /// Returns whether the segment had been begun that has the byte at `offset`.
+    /// Returns whether the segment with the byte at `offset` had been begun.
     #[inline]
     pub(crate) fn has_segment(&self, births: &Births, offset: u64) -> bool {
         births.of(offset) < self.next_sequence.max(1)
     }
 
-    /// Returns where the records of a segment ended that was there.
+    /// Returns the end of the records, at the moment, of a segment that existed.
     pub(crate) fn end_of(&self, segment: &Range<u64>) -> u64 {
         let head = self.heads.iter().find(|head| head.segment_offset == segment.start);
         head.map_or(segment.end, |head| head.rest.start)

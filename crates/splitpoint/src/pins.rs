@@ -1,13 +1,14 @@
-//! `Pins`: claims of readers that what they read is not overwritten.
+//! `Pins`: readers' claims that the records they read are not overwritten.
 //!
-//! A reader that has loaded the address of a record may go on reading the record after the writer
-//! has stored another address in the slot. So a reader counts itself *before* it loads the slot: it
-//! holds a [`Pin`], which goes into the [`Value`](crate::Value) that it returns. The writer
-//! *retires* what no slot holds any more, and uses its space again only after a *grace period*: when
-//! every pin is gone that may be older.
+//! A reader that has loaded the address of a record may still be reading the record after the
+//! writer has stored another address in the slot. So a reader counts itself *before* it loads the
+//! slot: it holds a [`Pin`], which moves into the [`Value`](crate::Value) that it returns. The
+//! writer *retires* records that no slot holds any more, and reuses their space only after a *grace
+//! period*: when every pin that may be older is gone.
 //!
-//! One counter would do, but it is never 0 while threads keep taking values before they drop others.
-//! So each place has two, and a word, the *parity*, says on which one new pins count:
+//! One counter would be correct, but it might never reach 0 while threads take new values before
+//! they drop old ones. So each place has two counters, and a word, the *parity*, says on which one
+//! new pins count:
 //!
 //! ```text
 //! pin     p = parity; count[p] += 1; fence; only then load the slot     remembers count[p]
@@ -19,33 +20,34 @@
 //! ```
 //!
 //! A *place* belongs to one thread: a cache line with its two counters, so that readers do not
-//! write to the same line. `places` gives threads their places.
+//! write to the same line. The module `places` assigns places to threads.
 //!
 //! # Why it is right
 //!
-//! - Of the two fences one comes first. If it is the reader's, the writer sees the count, on
-//!   whichever parity it is, and waits for it: it looks at both counters after its fence. If it is
-//!   the writer's, the reader sees the new slot, and never has the old address. For that it has to
-//!   load what leads to the slot after the pin as well. A lookup that has its line from before looks
-//!   at the shape again, which has another epoch if the line left its chain or moved.
-//! - A look at `count[old parity]` alone would not do. A reader may load the parity, sleep through
-//!   a flip, and only then count and load the slot. The next period then has the other parity as
-//!   the old one, and never looks at that count. A mutant shows that loom finds this.
-//! - What a reader has read happens before the reuse: it leaves with a release, and the writer sees
-//!   the 0 with an acquire.
-//! - It ends: new pins count on the counter that the writer is not waiting for, except those of
-//!   readers that loaded the parity before the flip, which are few.
+//! - One of the two fences comes first in the order of sequentially consistent fences. If it is the
+//!   reader's, the writer sees the count, on whichever parity, and waits for it: it checks both
+//!   counters after its fence. If it is the writer's, the reader sees the new slot, and never gets
+//!   the old address. This requires that the reader also loads everything that leads to the slot
+//!   after the pin. A lookup that has loaded its line before the pin checks the shape again, which
+//!   has another epoch if the line has left its chain or moved.
+//! - Checking only `count[old parity]` would be wrong. A reader may load the parity, be preempted
+//!   during a flip, and only then count and load the slot. For the next period the other parity is
+//!   the old one, so it would never check that count. A mutant confirms that loom finds this.
+//! - The reads of a reader happen before the reuse: the reader unpins with a release, and the
+//!   writer loads the 0 with an acquire.
+//! - A period ends: new pins count on the counter that the writer is not waiting for, except those
+//!   of the few readers that loaded the parity before the flip.
 //!
 //! # Invariants
 //!
-//! - The writer never waits: [`poll`](Pins::poll) looks once and goes on.
-//! - A copy of a pin counts where the pin counts. It has the same bytes, so it must hold back the
-//!   same period.
+//! - The writer never blocks: [`poll`](Pins::poll) checks once and returns.
+//! - A copy of a pin counts on the same counter as the pin. It protects the same bytes, so it must
+//!   delay the same period.
 //!
 //! # Source
 //!
-//! Sleepable RCU: `McKenney` 2006. Epochs, the usual way, would not do: a thread that takes a value
-//! before it drops the last one never leaves its first epoch.
+//! Sleepable RCU: `McKenney` 2006. Rejected: epoch-based reclamation, the usual way, because a
+//! thread that takes a value before it drops the previous one never leaves its first epoch.
 
 mod places;
 
@@ -57,7 +59,7 @@ use std::time::{Duration, Instant};
 use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::testing::mutant::{self, Mutant};
 
-/// Number of places of a handle. Threads beyond it share places.
+/// Number of places of a handle. More threads than this share places.
 #[cfg(not(loom))]
 const PLACE_COUNT: usize = 64;
 #[cfg(loom)]
@@ -66,10 +68,10 @@ const PLACE_COUNT: usize = 2;
 /// Pins that a [`Bunch`] counts at a time.
 const BUNCH: u64 = 64;
 
-/// The pins of one handle, and how far the grace periods of its writer are.
+/// The pins of one handle, and the state of its writer's grace periods.
 ///
-/// Not inherited by a fork in any useful way: a child has the counts of threads that it does not
-/// have, so it may keep space that nobody reads.
+/// In the child of a fork, the counts include pins of threads that the child does not have, so
+/// space may stay retired forever.
 pub(crate) struct Pins {
     parity: CacheLine<AtomicU64>,
     places: [CacheLine<[PinCount; 2]>; PLACE_COUNT],
@@ -77,11 +79,11 @@ pub(crate) struct Pins {
     elsewhere: OnceLock<Box<dyn Elsewhere>>,
 }
 
-/// Where pins are counted.
+/// A counter of pins.
 #[derive(Debug)]
 pub(crate) struct PinCount {
     count: AtomicU64,
-    /// What counts in its place, where another process has to see the pins.
+    /// Counts instead of `count`, if another process has to see the pins.
     seen: Option<Box<dyn SeenPins>>,
 }
 
@@ -111,20 +113,20 @@ pub(crate) trait SeenPins: fmt::Debug + Send + Sync {
     fn remove(&self);
 }
 
-/// Pins that are counted in another place than the handle: those of other processes. They have a parity of
-/// their own, which goes forward with that of the handle.
+/// Pins that are counted outside of the handle: those of other processes. They have a parity of
+/// their own, which flips together with that of the handle.
 pub(crate) trait Elsewhere: fmt::Debug + Send + Sync {
-    /// Has new pins count on the other parity.
+    /// Makes new pins count on the other parity.
     fn flip(&self);
 
-    /// Returns whether no pin counts on the parity on which new ones do not.
+    /// Returns whether no pin counts on the old parity, on which new pins do not count.
     fn is_clear_behind(&self) -> bool;
 
     /// Returns whether anything is pinned.
     fn is_pinned(&self) -> bool;
 }
 
-/// A cache line of its own.
+/// A value in a cache line of its own.
 #[repr(align(64))]
 struct CacheLine<T>(T);
 
@@ -149,7 +151,8 @@ impl fmt::Debug for Pins {
 impl Pins {
     /// Pins everything that slots hold from now on, until the pin is dropped.
     ///
-    /// Load the slot after this call, and what leads to it, or look whether that is still the same.
+    /// After this call, load the slot and everything that leads to it, or check that what was
+    /// loaded before has not changed.
     #[inline]
     pub(crate) fn pin(&self) -> Pin<'_> {
         self.pin_at(places::number())
@@ -180,15 +183,15 @@ impl Pins {
     /// Returns the counter of a place on which new pins count.
     #[inline]
     fn count_of_new(&self, place: usize) -> &PinCount {
-        // Any age will do: the writer looks at both counters.
+        // A stale parity is fine: the writer checks both counters.
         let parity = self.parity.0.load(Ordering::Relaxed);
         &self.places[place % PLACE_COUNT].0[(parity & 1) as usize]
     }
 
-    /// Returns the ticket of what the writer retires now: of what no slot holds any more. Its space
-    /// may be used again when [`poll`](Self::poll) returns a larger number.
+    /// Returns a ticket for space that the writer retires now, because no slot leads there any
+    /// more. The space may be reused when [`poll`](Self::poll) returns a larger number.
     ///
-    /// For the thread that holds the writer's lock, after the stores to the slots.
+    /// The caller holds the writer's lock, and has already stored to the slots.
     pub(crate) fn ticket(&self) -> u64 {
         let mut periods = self.periods();
         periods.is_awaited = true;
@@ -196,41 +199,44 @@ impl Pins {
     }
 
     /// Advances the grace period as far as the pins allow, and returns the ticket below which every
-    /// period is over. Begins a period only if something was retired; never waits.
+    /// period is over. Begins a period only if something was retired; never blocks.
     ///
-    /// For the thread that holds the writer's lock, once in each step of its work.
+    /// The caller holds the writer's lock, and calls this once in each step of its work.
     pub(crate) fn poll(&self) -> u64 {
         let mut periods = self.periods();
         while periods.advance(self) {}
         periods.past
     }
 
-    /// Waits for pins that are counted elsewhere as well, from now on. Once, before anything is retired.
+    /// Makes grace periods also wait for pins that are counted elsewhere. Called at most once,
+    /// before anything is retired.
     pub(crate) fn wait_for(&self, elsewhere: Box<dyn Elsewhere>) {
         let was_set = self.elsewhere.set(elsewhere).is_err();
         debug_assert!(!was_set, "the pins of a file are elsewhere in one place");
     }
 
-    /// Returns whether anything is pinned. A pin that comes or goes meanwhile may be missed.
+    /// Returns whether anything is pinned. A pin that is taken or dropped concurrently may be
+    /// missed.
     pub(crate) fn is_pinned(&self) -> bool {
         !(self.is_clear(0) && self.is_clear(1)) || self.is_pinned_elsewhere()
     }
 
-    /// Returns whether another process has anything pinned. What a pin that is not seen looks at was
-    /// stored before this call.
+    /// Returns whether another process has anything pinned. The reader of a pin that this misses
+    /// sees every store that was made before this call.
     pub(crate) fn is_pinned_elsewhere(&self) -> bool {
         fence(Ordering::SeqCst);
         self.elsewhere.get().is_some_and(|elsewhere| elsewhere.is_pinned())
     }
 
-    /// Returns whether no pin counts on a parity, which is the one on which new pins do not count.
+    /// Returns whether no pin counts on the old parity, on which new pins do not count, here or
+    /// elsewhere.
     fn is_clear_behind(&self, parity: u64) -> bool {
         self.is_clear(parity)
             && self.elsewhere.get().is_none_or(|elsewhere| elsewhere.is_clear_behind())
     }
 
-    /// Returns for how long pins have held up the period that is running, at least: since the first
-    /// look at which it could not go on. `None` if nothing waits.
+    /// Returns for how long, at least, pins have held up the present period: the time since the
+    /// first poll that could not advance it. `None` if nothing waits.
     pub(crate) fn held_up_for(&self) -> Option<Duration> {
         self.periods().held_up_since.map(|since| since.elapsed())
     }
@@ -241,14 +247,15 @@ impl Pins {
         used.iter().all(|place| place.0[(parity & 1) as usize].count.load(Ordering::Acquire) == 0)
     }
 
-    /// The writer's lock protects more than this one, which makes the calls safe without it.
+    /// Callers also hold the writer's lock, so this mutex is never contended; it only makes the
+    /// state safe to share. A poisoned state stays consistent, because no step panics halfway.
     fn periods(&self) -> MutexGuard<'_, Periods> {
         self.periods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Counts pins so that every load of the caller that follows comes after it, and the writer's look
-/// at the counter, if it comes later, sees it.
+/// Counts pins, ordered before every later load of the caller: in the order of SeqCst operations, a
+/// later check by the writer sees the count.
 #[inline]
 fn count_up(count: &AtomicU64, pin_count: u64) {
     count.fetch_add(pin_count, Ordering::SeqCst);
@@ -259,34 +266,34 @@ fn count_up(count: &AtomicU64, pin_count: u64) {
     }
 }
 
-/// How far the grace periods are. One runs at a time.
+/// The state of the grace periods. At most one runs at a time.
 #[derive(Debug, Default)]
 struct Periods {
-    /// Ticket of what is retired now: it waits for the period after the one that runs.
+    /// Ticket for what is retired now; it waits for the period after the running one.
     next: u64,
-    /// Whether anything has that ticket.
+    /// Whether this ticket has been given out.
     is_awaited: bool,
-    /// Tickets below this one are past their periods.
+    /// Tickets below this one have passed their periods.
     past: u64,
     step: Step,
-    /// When pins first held up the period that runs.
+    /// When pins first held up the running period.
     held_up_since: Option<Instant>,
 }
 
-/// What the period that runs waits for.
+/// What the running period waits for.
 #[derive(Clone, Copy, Debug, Default)]
 enum Step {
     /// No period runs.
     #[default]
     Rest,
-    /// Readers that loaded the parity before the last flip: they count on the other parity.
+    /// Readers that loaded the parity before the previous flip, and so count on the other parity.
     Stragglers,
     /// Readers that count on the parity before the flip of this period.
     Flipped,
 }
 
 impl Periods {
-    /// Takes one step if the pins allow it, and returns whether it did.
+    /// Takes one step if the pins allow it, and returns whether it took one.
     fn advance(&mut self, pins: &Pins) -> bool {
         let parity = pins.parity.0.load(Ordering::Relaxed);
         let may_go_on = match self.step {
@@ -302,7 +309,8 @@ impl Periods {
         }
         self.step = match self.step {
             Step::Rest => {
-                // What was retired before is in no slot that a reader loads after its own fence.
+                // A reader whose fence comes after this one sees the new slots, and no longer the
+                // retired records.
                 fence(Ordering::SeqCst);
                 self.is_awaited = false;
                 self.next += 1;
@@ -325,14 +333,14 @@ impl Periods {
     }
 }
 
-/// Keeps what the slots held when it was taken, and later, from being overwritten.
+/// Keeps the records that slots held when it was taken, and later ones, from being overwritten.
 #[derive(Debug)]
 pub(crate) struct Pin<'a>(&'a PinCount);
 
 impl Clone for Pin<'_> {
     #[inline]
     fn clone(&self) -> Self {
-        // This pin holds the counter above 0 already, so nothing depends on the order.
+        // This pin keeps the counter above 0, so no ordering is needed.
         match &self.0.seen {
             None => drop(self.0.count.fetch_add(1, Ordering::Relaxed)),
             Some(seen) => seen.add(),
@@ -352,22 +360,23 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// A pin that hands out copies of itself, and counts many at once.
+/// A pin that hands out copies of itself. It counts many of them by one atomic addition.
 #[derive(Debug)]
 pub(crate) struct Bunch<'a> {
     count: &'a PinCount,
-    /// Pins that are counted and not handed out, at least one.
+    /// Pins that are counted but not handed out; always at least one.
     left: u64,
 }
 
 impl<'a> Bunch<'a> {
-    /// Hands out copies of a pin that another process sees, one at a time.
+    /// Creates a bunch from a pin that another process sees. It counts each copy when it hands it
+    /// out.
     pub(crate) fn of(pin: Pin<'a>) -> Self {
         debug_assert!(pin.0.seen.is_some(), "others are counted many at once");
         Self { count: ManuallyDrop::new(pin).0, left: 1 }
     }
 
-    /// Returns a pin as old as the bunch.
+    /// Returns a copy, which protects the same records as the bunch.
     #[inline]
     pub(crate) fn take(&mut self) -> Pin<'a> {
         if let Some(seen) = &self.count.seen {

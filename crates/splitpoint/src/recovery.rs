@@ -1,4 +1,4 @@
-//! From whatever the last writer left to a store that can be used.
+//! Opens a store, from whatever state the last writer left.
 //!
 //! | found | done | cost |
 //! |---|---|---|
@@ -8,11 +8,11 @@
 //!
 //! # Invariants
 //!
-//! - Nothing is written until the log to keep has been read to its end.
-//! - The log ends at the first record whose checksum is wrong, so what is kept is a prefix of the
-//!   commits; whatever was synced is in it.
-//! - Each step can be interrupted and begun again: the live header names its boot only when the
-//!   tables behind it are whole.
+//! - Nothing is written until the log that is kept has been read to its end.
+//! - The log ends at the first record whose checksum is wrong, so recovery keeps a prefix of the
+//!   commits. Every commit that was synced is in it.
+//! - Recovery can be interrupted at any step and started again: the live header names this boot
+//!   only once the tables are complete.
 
 mod agreement;
 mod beside;
@@ -64,18 +64,18 @@ use crate::storage::{Identity, Storage, fits_in_memory, no_room};
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 use crate::testing::mutant::{self, Mutant};
 
-/// Opens or makes the store in the file at `path`.
+/// Opens or creates the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
     open_file_within(path, options, &mut Waiting::new(options))
 }
 
-/// Does the same in a wait that may have begun.
+/// As above, with a wait that may have begun already.
 fn open_file_within(path: &Path, options: &Options, waiting: &mut Waiting<'_>) -> Result<Opened> {
     let Locked { storage, is_new } = open_and_lock(path, options, waiting)?;
     if options.reads_beside_writers() {
         return match beside::open(Box::new(storage), options, waiting)? {
             Found::Opened(opened) => let_go_between_calls(*opened, options),
-            // It keeps writers out.
+            // An exclusive reader keeps writers out while it uses its own index.
             Found::NeedsOwnIndex => {
                 let options = Options { sharing: Sharing::Exclusive, ..options.clone() };
                 open_file_within(path, &options, waiting)
@@ -100,12 +100,13 @@ fn open_file_within(path: &Path, options: &Options, waiting: &mut Waiting<'_>) -
     opened
 }
 
-/// Opens the store in a file that the program has opened, or makes one in it if it is empty.
+/// Opens the store in a file that the program has opened, or creates one there if the file is
+/// empty.
 pub(crate) fn open_shared(file: &SharedFile, options: &Options) -> Result<Opened> {
     open_shared_within(file, options, &mut Waiting::new(options))
 }
 
-/// Does the same in a wait that may have begun.
+/// As above, with a wait that may have begun already.
 fn open_shared_within(
     file: &SharedFile,
     options: &Options,
@@ -115,7 +116,7 @@ fn open_shared_within(
     if file.takes_turns() && options.access == Access::ReadOnly {
         return match beside::open(Box::new(storage), options, waiting)? {
             Found::Opened(opened) => let_go_between_calls(*opened, options),
-            // It keeps writers out, as one with a claim does.
+            // A claim for reading keeps writers out while the handle uses its own index.
             Found::NeedsOwnIndex => {
                 let claimed = claim_to_read(file, options, waiting)?;
                 open_shared_within(&claimed, options, waiting)
@@ -134,7 +135,7 @@ fn open_shared_within(
     Ok(opened)
 }
 
-/// Ends the locks of an open for reading, if the handle has none between its calls.
+/// Releases the locks of an open for reading, if the handle holds none between calls.
 fn let_go_between_calls(opened: Opened, options: &Options) -> Result<Opened> {
     let storage = opened.region.storage();
     if options.sharing == Sharing::PerCall
@@ -146,13 +147,13 @@ fn let_go_between_calls(opened: Opened, options: &Options) -> Result<Opened> {
     Ok(opened)
 }
 
-/// Makes a table in memory.
+/// Creates a table in memory.
 pub(crate) fn open_memory(options: &Options) -> Result<Opened> {
     let storage = Anon::new().map_err(|source| io_error("map", Path::new(":memory:"), source))?;
     create(Box::new(storage), options)
 }
 
-/// Opens what a storage holds, or makes a store if it holds nothing and `may_create`.
+/// Opens the store in a storage, or creates one if the storage is empty and `may_create` is set.
 pub(crate) fn open_storage(
     storage: Box<dyn Storage>,
     options: &Options,
@@ -161,7 +162,7 @@ pub(crate) fn open_storage(
     open_storage_within(storage, options, may_create, &mut Waiting::new(options))
 }
 
-/// Does the same in a wait that may have begun.
+/// As above, with a wait that may have begun already.
 fn open_storage_within(
     storage: Box<dyn Storage>,
     options: &Options,
@@ -176,7 +177,7 @@ fn open_storage_within(
     Ok(opened)
 }
 
-/// Does the same for a handle as if it had all turns.
+/// Like [`open_storage_within`], for a handle that is the only writer, or before it takes turns.
 fn open_alone(
     storage: Box<dyn Storage>,
     options: &Options,
@@ -210,8 +211,8 @@ fn open_alone(
         let tables = opening.state_of_tables(&region);
         let last_writer = LastWriter::of(region.storage(), region.live().crc());
         if let Some((extents, found)) = opening.use_tables(&region, tables, last_writer, options)? {
-            // The number of the process is for messages: where there is no room for it, there is none. A handle by
-            // turns stores it at its first change.
+            // The process id is only for messages, so it is left out if there is no space for its
+            // page. A handle that takes turns stores it at its first change.
             if options.access == Access::ReadWrite
                 && !options.sharing.takes_turns()
                 && region.claim_live().is_ok()
@@ -220,7 +221,7 @@ fn open_alone(
             }
             let mut opened = opening.finish(extents, found);
             if tables == Tables::Left {
-                // The superblock says so, though perhaps in the cache alone.
+                // The superblock is "not clean" already, though perhaps only in the page cache.
                 opened.writer.mark = Mark::NotClean;
                 opened.last_writer = last_writer;
             }
@@ -234,16 +235,16 @@ fn open_alone(
     opening.replay(&region, options.rebuild_index)
 }
 
-/// Notes that a writer has the file which may do anything with it.
+/// Records in the reader table that a writer has the file that may change anything in it.
 fn note_writer(storage: &dyn Storage) -> Result<()> {
     let noted = note_other_writer(storage);
     noted.map_err(|source| io_error("write to", storage.path(), source))
 }
 
-/// Refuses a store that was closed and whose file has become shorter.
+/// Refuses a file that has become shorter since the store was closed.
 ///
-/// The size of the file is durable before a close says so: a power loss cannot have cut it. That of a new
-/// store, which has no log, may be cut, and it is built again.
+/// The size of the file is durable before the clean superblock is written, so a power loss cannot
+/// have shortened it. The file of a new store without a log may be shorter; it is created again.
 fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
     let is_empty = superblock.log_start == LogStart::default();
     if !superblock.is_clean || is_empty || storage.file_bytes() >= superblock.file_bytes {
@@ -253,13 +254,14 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
     Err(Error::Corrupt { what: "file size", offset: found, expected, found })
 }
 
-/// Keeps every other handle out while the tables are made, or returns an error if there is one.
+/// Excludes all other handles while the tables are rebuilt; fails if there is another handle.
 ///
-/// Of those that lock nothing between their calls one may have the file for a moment, and so may one that looks
-/// whether it may open it.
+/// It retries for a while, because a handle that locks the file only during its calls, or one that
+/// tests whether it may open the file, may hold a lock for a moment.
 fn be_alone(storage: &dyn Storage, options: &Options, waiting: &mut Waiting<'_>) -> Result<()> {
     let Some(shared) = storage.neighbours() else { return Ok(()) };
-    // That takes long, and so do a wait, and the index of a store that is made for many records.
+    // Rebuilding may take long, and so may the wait, and creating the index of a store for many
+    // records. So this no longer counts as a short opening.
     storage.end_opening();
     waiting.begin_step();
     loop {
@@ -275,18 +277,18 @@ fn be_alone(storage: &dyn Storage, options: &Options, waiting: &mut Waiting<'_>)
     }
 }
 
-/// How long to look at least at a file that others have for a moment, and how long to wait in between.
+/// Minimum time for which the locks that others hold for a moment are retried, and the interval.
 const ALONE_WAIT: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
-/// Returns whether nothing was ever stored: the file is empty, or a power loss has taken both
-/// superblocks of a new one.
+/// Returns whether no store was ever completed in the file: it is empty, or a power loss has lost
+/// both superblocks of a new store.
 ///
-/// It may have left any words of the live header: those that distinguish it from other files are
-/// zero or what a creation and the first change store there; what handles say in the reader table; and the header
-/// of the first segment of a log, in which nothing is. All else is still zero. Where nothing but zeros is
-/// left, the file is no larger than a creation makes it, or its blocks were never written: other files
-/// of zeros belong to somebody else.
+/// A power loss may leave any words of the live header, of which the identifying ones must be zero
+/// or have the values that a creation and the first change store; entries of handles in the reader
+/// table; and the header of the first log segment, which must have no records. All other bytes must
+/// be zero. A file with nothing but zeros is accepted only if it is no larger than a creation makes
+/// it or its blocks were never written: any other file of zeros may belong to another program.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let file_bytes = storage.file_bytes();
     if file_bytes == 0 {
@@ -299,7 +301,8 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
         })
     };
     if file_bytes < HEADER_BYTES {
-        // A process that is killed while the file system allocates the header leaves some blocks.
+        // A process that is killed while the file system allocates the header leaves some of its
+        // blocks.
         return file_bytes.is_multiple_of(SECTOR_BYTES) && is_zero(0, file_bytes);
     }
     if !is_zero(0, LIVE_OFFSET) {
@@ -337,13 +340,13 @@ fn is_first_segment(granule: &[u8]) -> bool {
         })
 }
 
-/// The most that a creation makes of a file where no size was asked for: the header and a granule of
+/// Largest file that a creation makes without `expected_records`: the header and one granule of
 /// buckets.
 const CREATED_BYTES_MAX: u64 = HEADER_BYTES + GRANULE_BYTES;
 
 /// Smallest block of a file system in bytes.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes looked at together for being zero.
+/// Chunk size of the test for zeros.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Returns the hash function of a store: the one it names, checked with the probe key.
@@ -369,10 +372,10 @@ fn random_u64(storage: &dyn Storage) -> Result<u64> {
     storage.random_u64().map_err(|source| io_error(action, storage.path(), source))
 }
 
-/// Bytes of the index of a new store for which nobody asks whether there is room.
+/// Size of the index of a new store up to which the free space is not checked first.
 const INDEX_BYTES_UNASKED: u64 = 64 << 20;
 
-/// Makes an empty store. Nothing of it is durable: the first change sees to that, or the close.
+/// Creates an empty store. Nothing of it is durable yet: the first change or the close makes it so.
 fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let hash = options.hash.clone().unwrap_or_else(HashFunction::rapidhash_v3);
     let seed = match options.seed {
@@ -406,7 +409,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         application_data: options.application_data,
     };
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
-    // In memory the index has its own windows, and no place among the segments.
+    // In memory the index has windows of its own, apart from the segments.
     let is_private = storage.is_volatile();
     let region = Arc::new(Region::new(storage, is_private)?);
     if region.live().has_failed_sync() {
@@ -420,12 +423,12 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
     let index_bytes = geometry.bucket_count() * LINE_BYTES;
     if is_private && !fits_in_memory(index_bytes) {
-        // The system would end this process, or another one.
+        // Overcommitting would invoke the kernel's OOM killer.
         return Err(Error::Full { what: "memory", bytes: index_bytes });
     }
     if !is_private && index_bytes >= INDEX_BYTES_UNASKED {
-        // A file system would refuse it too, but only when this process has taken all that others need: on a tmpfs
-        // the memory of the machine.
+        // The file system would refuse it too, but only after this process has taken all free
+        // space: on a tmpfs, the memory of the machine.
         let free = region
             .storage()
             .free_bytes()
@@ -436,7 +439,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     set_geometry(&region, geometry);
     let mut superblock = region.place_superblock(&superblock, true)?;
     if superblock.has_gdbm_mark {
-        // The first copy too: whoever looks for the mark looks there.
+        // Write the first copy as well: programs look for the mark at the start of the file.
         region.note_durable_generation(superblock.generation);
         superblock = region.place_superblock(&superblock, true)?;
     }
@@ -458,14 +461,14 @@ fn set_geometry(region: &Region, geometry: Geometry) {
     region.windows.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
 }
 
-/// Tells the program how far a recovery is.
+/// Reports the progress of a recovery to the program.
 fn report_progress(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
     if let Some(OnRecovery(function)) = on_recovery {
         function(progress);
     }
 }
 
-/// What opening needs beside the region.
+/// The state of an open in progress, apart from the region.
 #[derive(Debug)]
 struct Opening {
     superblock: Superblock,
@@ -475,26 +478,28 @@ struct Opening {
     on_recovery: Option<OnRecovery>,
 }
 
-/// What the live tables in the file are worth.
+/// How far the live tables in the file can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tables {
     /// The store was closed.
     Clean,
-    /// A writer on this boot left them, valid as after each of its stores.
+    /// A writer of this boot left them without closing; they are in the state after one of its
+    /// stores.
     Left,
     /// They cannot be trusted.
     Unknown,
 }
 
-/// What an opening has found: the counts, how it went, how much of the log is durable.
+/// Result of an open: the counts, the kind of recovery, and the durable LSN.
 type FoundState = (CommitState, Recovery, u64);
 
 impl Opening {
     fn state_of_tables(&self, region: &Region) -> Tables {
         let live = region.live();
-        // A handle that only reads leaves the question to a writer, who can note the answer.
+        // The kernel answers only once. A read-only handle leaves the question to a writer, which
+        // can record the answer.
         let is_written_back = self.access == Access::ReadOnly || region.is_written_back();
-        // After a failed sync the cache may have lost records that the tables name.
+        // After a failed sync the page cache may have lost records that the tables name.
         if live.has_failed_sync() || live.validate(region.view.file_bytes()).is_err() {
             return Tables::Unknown;
         }
@@ -512,7 +517,7 @@ impl Opening {
         Opened::new(region, self.hash, writer, recovery, durable_lsn)
     }
 
-    /// Goes on with the tables of a store that was closed; `None` if its segment table is damaged.
+    /// Uses the tables of a store that was closed; `None` if its segment table is damaged.
     fn open_clean(&mut self, region: &Arc<Region>) -> Result<Option<(Extents, FoundState)>> {
         assert!(self.superblock.is_clean, "only a close vouches for the tables");
         let mut extents = Extents::of(region);
@@ -544,7 +549,7 @@ impl Opening {
         Err(Error::Corrupt { what, offset, expected: 1, found: 0 })
     }
 
-    /// Goes on at the tail, if this handle may write.
+    /// Continues the log at its tail, if this handle may write.
     fn resume(&mut self, region: &Region, position: LogPosition) -> Result<()> {
         match self.access {
             Access::ReadWrite => self.log.resume(region, position),
@@ -555,8 +560,8 @@ impl Opening {
         }
     }
 
-    /// Returns whether a killed writer left no change half made: no record after the last commit,
-    /// whose slot readers may find already, and no split that goes on.
+    /// Returns whether a killed writer left no change unfinished: neither a record after the last
+    /// commit, whose slot readers may already see, nor a split in progress.
     fn is_settled(&self, region: &Region) -> bool {
         let settled = || -> Result<bool> {
             region.windows.map_listed_pieces()?;
@@ -572,7 +577,7 @@ impl Opening {
         settled().unwrap_or(false)
     }
 
-    /// Goes on with the tables in the file, if they can be trusted.
+    /// Uses the tables in the file, if they can be trusted.
     fn use_tables(
         &mut self,
         region: &Arc<Region>,
@@ -589,20 +594,21 @@ impl Opening {
             return Ok(Some(found));
         }
         if is_writer {
-            // It is a store, and about to be changed.
+            // Only now: the file is known to be a store, and is about to be changed.
             note_writer(region.storage())?;
         }
-        // Some other handle may be about to end its checkpoint.
+        // Another handle that takes turns may be about to complete its pending checkpoint.
         let is_pending_kept = last_writer.turn.has_ended()
             && options.sharing.takes_turns()
             && !mutant::is_made(Mutant::FreesPendingAtOpen);
         match tables {
             Tables::Clean => self.open_clean(region),
-            // A read-only handle cannot finish the last change: it builds a private index.
+            // A read-only handle cannot complete the last change, so it builds a private index.
             Tables::Left if !is_writer && !self.is_settled(region) => Ok(None),
             Tables::Left => match self.warm_restart(region, is_pending_kept) {
                 Ok(found) => Ok(Some(found)),
-                // What the tables have may be nowhere else.
+                // For a compacted store the tables may be the only copy of the state, so do not
+                // fall back to the log because of a passing error.
                 Err(error)
                     if self.superblock.is_compacted && !matches!(error, Error::Corrupt { .. }) =>
                 {
@@ -615,9 +621,10 @@ impl Opening {
         }
     }
 
-    /// Goes on with the tables of a handle by turns that was closed in order, as in a turn of a handle that was
-    /// open all the time: an opening without a change leaves the file as it was. If that was not a moment ago, they
-    /// are compared with the log before. `None` if something is wrong; no more than the segment table is mended then.
+    /// Uses the tables of a handle by turns that was closed in order, as if this handle had been
+    /// open all the time and took the next turn, so that an open without a change does not change
+    /// the file. Unless that handle has just left, the tables are first compared with the log.
+    /// Returns `None` if something is wrong; at most the segment table has been repaired by then.
     fn go_on_from_close_by_turns(
         &mut self,
         region: &Arc<Region>,
@@ -627,7 +634,7 @@ impl Opening {
             if !last_writer.has_left {
                 return None;
             }
-            // Changes of a large batch are looked up, which takes long.
+            // The changes of a large batch are looked up in the index, which may take long.
             region.storage().end_opening();
             if !self.is_settled(region) {
                 return None;
@@ -643,30 +650,31 @@ impl Opening {
         self.go_on_from_turn(region, None).ok()
     }
 
-    /// Goes on with the tables of a killed writer, or of one that nobody knows to have been closed. A checkpoint
-    /// that is on its way by turns stays if `is_pending_kept`: its image is whole.
+    /// Uses the tables of a killed writer, or of one that is not known to have closed the store.
+    /// With `is_pending_kept`, a pending checkpoint by turns is kept: its image is complete.
     fn warm_restart(
         &mut self,
         region: &Arc<Region>,
         is_pending_kept: bool,
     ) -> Result<(Extents, FoundState)> {
         assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
-        // Changes of a large batch that was not committed are looked up, which takes long.
+        // The changes of a large uncommitted batch are looked up in the index, which may take long.
         region.storage().end_opening();
         region.windows.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = committed_position(&self.superblock, region);
-        // Before anything is written: it may turn out that the log is to be replayed.
+        // Compare before anything is written: if they disagree, the log must be replayed.
         let mut unpublished = self.compare_with_log(region, position)?;
         let records = unpublished.records;
         let mut extents = Extents::of(region);
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
         if self.access == Access::ReadWrite {
             region.claim_stores([].into_iter())?;
-            // A killed process may have moved a piece and not told readers so, and what it left is
-            // about to be free.
+            // The killed process may have moved a piece without advancing the epoch for readers,
+            // and the old extent is about to be freed.
             live.change_piece_epoch();
-            // No checksum vouches for it, and with too high a number a sync would do nothing.
+            // The durable LSN in the live header has no checksum, and one that is too high would
+            // make syncs skip records.
             durable_lsn = 0;
             self.load_segments(&mut extents)?;
             let head = unpublished.scan.head.map(|(head_segment, _)| head_segment);
@@ -703,7 +711,7 @@ impl Opening {
             self.access == Access::ReadOnly || durable_lsn == 0,
             "the first sync covers the file"
         );
-        // Also of a log without a record: its superblocks may be in the cache alone.
+        // Also for a log without records: its superblocks may be only in the page cache.
         if self.access == Access::ReadWrite || durable_lsn < position.lsn {
             self.log.mark_file_unsynced(region.view.file_bytes());
         }
@@ -718,8 +726,8 @@ impl Opening {
         KeyHash { function: &self.hash, seed: self.superblock.seed }
     }
 
-    /// Keeps the checkpoint that the superblock names, unless its segment was freed, and
-    /// frees that of one which was not finished, unless that may go on.
+    /// Keeps the checkpoint that the superblock names, unless its segment was freed. Frees the
+    /// segment of an unfinished checkpoint, unless another handle may still complete it.
     fn settle_checkpoints(&mut self, extents: &mut Extents, is_pending_kept: bool) -> Result<()> {
         let region = extents.region().clone();
         let live = region.live();

@@ -1,4 +1,4 @@
-//! A file as one handle uses it: its storage, its live header, and three interfaces to the two.
+//! A file as one handle uses it: its storage, its live header, and three interfaces to them.
 //!
 //! | type | gives access to | used by |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! [`Region`] holds what the three share: calls to the storage whose errors name the file, syncs,
 //! superblocks, and the pins of readers.
 //!
-//! View and windows move when they outgrow their address space; [`growing`](crate::growing)
+//! The view and the windows move when they outgrow their address space; [`growing`](crate::growing)
 //! explains why a reader never reaches past the end of either. The live header does not move.
 
 mod extents;
@@ -41,8 +41,8 @@ pub(crate) use superblocks::{read_superblock, refuse_newer, unknown_features};
 pub(crate) use view::View;
 pub(crate) use windows::{LivePool, Windows};
 
-/// Free bytes that a file system which never writes in place must have before a change: many times
-/// what one change dirties, since other programs take space too.
+/// Free bytes that a copy-on-write file system must have before a change: many times what one
+/// change dirties, because other programs take space too.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
 /// Bytes that [`Region::write_again`] reads and writes at a time.
 const AGAIN_BYTES: u64 = 1 << 20;
@@ -52,21 +52,21 @@ const AGAIN_BYTES: u64 = 1 << 20;
 pub(crate) struct Region {
     pub(crate) view: View,
     pub(crate) windows: Windows,
-    /// What readers of this handle look at.
+    /// Pins of the readers of this handle.
     pub(crate) pins: Pins,
-    /// Which segments are younger than an open snapshot.
+    /// Which segments were begun after an open snapshot was taken.
     pub(crate) births: Births,
     device: Device,
-    /// Whether the index is private memory of this handle, because it may not write the file.
+    /// Whether the index is private memory of this handle, because it may not write to the file.
     is_private: AtomicBool,
-    /// The newest generation of the superblocks that this handle knows to be durable.
+    /// The highest generation of a superblock that this handle knows to be durable.
     durable_generation: AtomicU64,
-    /// Held while the handle learns of another size of the file.
+    /// Held while the handle changes the size of the file that it has recorded.
     resizing: Mutex<()>,
     prefaulter: Prefaulter,
 }
 
-/// A storage, and where its errors are noted. A thread in the background has a clone.
+/// A storage, with the places where its errors are recorded. A background thread has a clone.
 #[derive(Clone, Debug)]
 struct Device {
     storage: Arc<dyn Storage>,
@@ -78,9 +78,10 @@ struct Device {
 #[derive(Clone, Copy, Debug)]
 struct LiveHeader(*const [AtomicU64; WORD_COUNT]);
 
-// SAFETY: its words are only ever used as atomics.
+// SAFETY: the pointer is only used by `of`, which makes shared references to atomics from it, so
+// any thread may have it; `of` borrows the storage, which keeps the words mapped.
 unsafe impl Send for LiveHeader {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: all access is through shared references to atomics.
 unsafe impl Sync for LiveHeader {}
 
 impl LiveHeader {
@@ -93,8 +94,9 @@ impl LiveHeader {
     /// Returns the live header; it borrows the storage, which keeps the mapping.
     #[inline]
     fn of(self, _storage: &Arc<dyn Storage>) -> Live<'_> {
-        // SAFETY: `map` has mapped LIVE_BYTES there, aligned to a page, and this window does not
-        // move as long as its storage lives, which is borrowed.
+        // SAFETY: `map`, which alone makes a `LiveHeader`, has mapped LIVE_BYTES there, aligned to
+        // a page. The live window never moves and stays mapped as long as its storage exists, which
+        // the result borrows.
         Live(unsafe { &*self.0 })
     }
 }
@@ -123,21 +125,22 @@ impl Device {
         synced
     }
 
-    /// Returns whether a store to the page of the live header is possible; a file system that has
-    /// shut down may refuse it with a signal.
+    /// Returns whether the page of the live header can be stored to. After a file system has shut
+    /// itself down, a store may raise a signal.
     fn can_note_failure(&self) -> bool {
         let pages = self.storage.window_pages(WindowKind::Live, 0, LIVE_BYTES);
         pages.is_none_or(|pages| pages.can_be_stored_to())
     }
 
-    /// Splits the huge pages of the index of a file that goes on being changed.
+    /// Splits the huge pages of the index, syncing each, for a file that is still being changed.
     fn split_huge_pages(&self) {
         self.storage.split_huge_pages(Some(&|offset, bytes| {
             if self.health.check().is_err() {
                 return false;
             }
             let synced = self.sync_range(offset, bytes);
-            // A second sync that succeeds would prove nothing.
+            // Poison the handle: after a failed sync, a second one that succeeds would prove
+            // nothing.
             synced.inspect_err(|error| self.health.fail(error)).is_ok()
         }));
     }
@@ -164,7 +167,7 @@ impl Region {
         })
     }
 
-    /// Switches to a private index in memory, because the file may not be written.
+    /// Switches to a private index in memory, for a handle that may not write to the file.
     pub(crate) fn make_private(&self) -> Result<()> {
         map_piece(self.storage(), WindowKind::Live, 0, LIVE_BYTES, Backing::Private)?;
         self.is_private.store(true, Ordering::Relaxed);
@@ -187,7 +190,7 @@ impl Region {
         self.device.live.of(&self.device.storage)
     }
 
-    /// Learns how large the file is that another process writes to, and returns that.
+    /// Reads the size of the file, which another process may have changed, records and returns it.
     pub(crate) fn see_size(&self) -> Result<u64> {
         let _resizing = self.resizing();
         let file_bytes = self.write("read the size of", |storage| storage.see_size())?;
@@ -196,12 +199,13 @@ impl Region {
         Ok(file_bytes)
     }
 
-    /// Waits until nobody changes what this handle knows of the size of the file, and keeps it so.
+    /// Locks the size of the file that this handle has recorded.
     fn resizing(&self) -> MutexGuard<'_, ()> {
         self.resizing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the windows show the pieces that another process has listed, and returns the piece epoch.
+    /// Maps the pieces that another process has listed into the windows, and returns their piece
+    /// epoch.
     pub(crate) fn follow_pieces(&self) -> Result<u64> {
         let mut shown = self.windows.shown();
         loop {
@@ -222,7 +226,7 @@ impl Region {
         }
     }
 
-    /// Refuses a piece that another process has listed unless all of it is before the end of the file.
+    /// Checks that a piece that another process has listed lies completely within the file.
     fn check_piece(&self, window: LineWindow, piece: usize, granule: u64) -> Result<()> {
         let end = granule.saturating_add(piece_of(piece).granule_count());
         let expected = self.view.file_bytes() / GRANULE_BYTES;
@@ -243,7 +247,7 @@ impl Region {
         Ok(())
     }
 
-    /// Releases the pages of a view that has moved.
+    /// Has the pages of a view that has moved released in the background.
     fn let_go_of_outgrown(&self) {
         if let Some(work) = self.storage().outgrown_view() {
             self.prefaulter.ask(work);
@@ -255,8 +259,8 @@ impl Region {
         &self.prefaulter
     }
 
-    /// Has the huge pages of the index split when the table has stopped growing: later changes are
-    /// few, and each would make 2 MiB dirty.
+    /// Has the huge pages of the index split once the table has stopped growing: changes are few
+    /// from then on, and each would dirty 2 MiB.
     pub(crate) fn split_huge_pages_when_idle(&self) {
         if self.storage().may_sync_in_background() {
             let device = self.device.clone();
@@ -264,12 +268,12 @@ impl Region {
         }
     }
 
-    /// Ensures that stores to the live header, the index and `tails` find their blocks, or that the
-    /// file system has enough left.
+    /// Ensures that stores to the live header, the index and `tails` cannot fail for lack of space:
+    /// their blocks are allocated or, on a copy-on-write file system, enough space is free.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if there is no room, because a store could then raise a
+    /// [`Error::Io`] if there is no space; without it a store through the mapping could raise a
     /// signal.
     pub(crate) fn claim_stores(&self, tails: impl Iterator<Item = Range<u64>>) -> Result<Room> {
         let live = std::iter::once(LIVE_OFFSET..LIVE_OFFSET + LIVE_BYTES);
@@ -301,7 +305,7 @@ impl Region {
         Ok(room)
     }
 
-    /// Does the same as [`claim_stores`](Self::claim_stores) for the live header only.
+    /// Like [`claim_stores`](Self::claim_stores), for the live header only.
     pub(crate) fn claim_live(&self) -> Result<()> {
         let action = "allocate blocks of";
         match self.write(action, |storage| storage.claim_stores(LIVE_OFFSET, LIVE_BYTES))? {
@@ -310,36 +314,39 @@ impl Region {
         }
     }
 
-    /// Records that this process writes to the file, whose tables are whole.
+    /// Records in the live header that this process writes to the file and that the tables are
+    /// complete.
     pub(crate) fn set_identity(&self) {
         self.storage().set_write_hint();
         self.live().set_identity(self.storage().identity());
         self.set_pid();
     }
 
-    /// Records this process as the writer, and since when it is.
+    /// Records the id of this process as the writer, and the time.
     pub(crate) fn set_pid(&self) {
         self.live().set_pid(self.storage().process_id(), self.storage().since_boot());
     }
 
-    /// Returns whether a process on this boot wrote the live header to this file, and the kernel has had the
-    /// pages of the file ever since.
+    /// Returns whether a process of this boot stored this live header, and the kernel has kept the
+    /// pages of the file in its page cache ever since.
     pub(crate) fn is_left_in_memory(&self) -> bool {
         let (live, identity) = (self.live(), self.storage().identity());
         live.is_of(identity) || live.is_of_file(identity) && self.storage().has_write_hint()
     }
 
-    /// Returns whether the kernel has lost nothing that it was to write back, as far as a handle can know.
+    /// Returns whether, as far as a handle can know, no write-back of the file has failed.
     ///
-    /// It reports an error once, so that the live header notes it for the next one. Where there may be no
-    /// store to that, nobody asks: whoever can note the answer does so later, or learns it of his sync.
+    /// The kernel reports a write-back error only once, so it is recorded in the live header for
+    /// the next handle. If the header cannot be stored to, do not ask the kernel: the report must
+    /// be left to a handle that can record it, or to its next sync.
     pub(crate) fn is_written_back(&self) -> bool {
         let can_note = || self.claim_live().is_ok() && self.device.can_note_failure();
         if !can_note() {
             return false;
         }
         if self.storage().has_write_back_error() {
-            // The page of the header may have been written meanwhile.
+            // Check again: the page of the header may have been written back in the meantime, and
+            // would need a new block.
             if can_note() {
                 self.live().set_sync_failed();
             }
@@ -348,7 +355,7 @@ impl Region {
         !self.live().has_failed_sync()
     }
 
-    /// Returns an error unless the file system has room for the stores of a few changes.
+    /// Fails unless the file system has space for the stores of a few changes.
     pub(crate) fn require_room(&self) -> Result<()> {
         self.write("reserve space for", |storage| {
             if storage.free_bytes()? >= ROOM_BYTES_MIN {
@@ -358,7 +365,7 @@ impl Region {
         })
     }
 
-    /// Calls the storage, and adds the action and the path to an error.
+    /// Calls the storage, and adds the action and the path to any error.
     pub(crate) fn write<T>(
         &self,
         action: &'static str,
@@ -374,20 +381,21 @@ impl Region {
 
     /// Makes a range of the file durable.
     ///
-    /// The live header records a failure, for the next process: see
+    /// A failure is recorded in the live header, for the next process: see
     /// [`write_again`](Self::write_again).
     pub(crate) fn sync_range(&self, offset: u64, bytes: u64) -> Result<()> {
-        // One that somebody writes meanwhile need not be among what is synced.
+        // Read the generation before the sync: a superblock written during the sync need not be
+        // covered by it.
         let generation = self.newest_generation_in(offset..offset + bytes);
         self.device.sync_range(offset, bytes)?;
         self.note_durable_generation(generation);
         Ok(())
     }
 
-    /// Writes the bytes of a range of the file over themselves.
+    /// Rewrites the bytes of a range of the file with themselves.
     ///
-    /// After a failed sync its pages may be marked clean without being durable, and the next sync
-    /// writes only dirty pages.
+    /// After a failed sync, pages may be clean in the page cache without being durable, and the
+    /// next sync writes only dirty pages.
     pub(crate) fn write_again(&self, offset: u64, bytes: u64) -> Result<()> {
         let end = offset + bytes;
         for at in (offset..end).step_by(AGAIN_BYTES as usize) {
@@ -398,7 +406,7 @@ impl Region {
     }
 }
 
-/// Returns the folios of some ranges, those that follow each other as one range.
+/// Widens ranges to folios, and joins adjacent and overlapping ones.
 fn in_folios(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut folios: Vec<Range<u64>> = ranges.map(widened).collect();
     folios.sort_unstable_by_key(|range| range.start);

@@ -1,12 +1,12 @@
-//! Which place a thread has: its number, which is the same in every handle.
+//! Assigns a place to each thread: a number, which is the same in every handle.
 //!
-//! A thread gets the lowest free number when it first pins, and gives it back when it ends. A table
-//! of places for each pair of thread and handle would cost every pin a search. Threads beyond the
-//! places get numbers in turn, and share the places of others: correct, because counters change by
-//! atomic additions, and slower.
+//! A thread gets the lowest free number when it first pins, and returns it when it ends. Rejected:
+//! a place for each pair of thread and handle, because every pin would have to search for it.
+//! Threads beyond the number of places get numbers round-robin and share the places of others. That
+//! is correct, because counters change by atomic additions, but slower.
 //!
-//! Nothing here takes a lock, because a child of a fork may find any state. It keeps the numbers of
-//! threads that it does not have.
+//! Nothing here takes a lock, because the child of a fork may inherit any state. In the child, the
+//! numbers of threads that it does not have stay taken.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,11 +16,11 @@ use super::PLACE_COUNT;
 #[cfg(not(loom))]
 const _: () = assert!(PLACE_COUNT == u64::BITS as usize, "each number has a bit");
 
-/// The numbers that threads have, a bit each.
+/// The numbers that are taken, one bit each.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// One more than the largest number that a thread has had.
+/// One more than the largest number ever taken.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// Threads that got a number while all were taken.
+/// Number of threads that found all numbers taken.
 static BEYOND: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -30,7 +30,7 @@ thread_local! {
     static OWNED: Owned = const { Owned(Cell::new(None)) };
 }
 
-/// The number that this thread gives back.
+/// The number that this thread returns when it ends.
 struct Owned(Cell<Option<usize>>);
 
 impl Drop for Owned {
@@ -48,16 +48,17 @@ pub(super) fn number() -> usize {
     if number < PLACE_COUNT { number } else { take() }
 }
 
-/// Returns how many places have been in use since the process began.
+/// Returns a bound: no thread of this process has had a place with this number or a higher one.
 pub(super) fn used_count() -> usize {
-    // Loom's threads choose their places themselves.
+    // The threads of the loom tests choose their places themselves.
     if cfg!(loom) { PLACE_COUNT } else { USED.load(Ordering::Relaxed) }
 }
 
 #[cold]
 fn take() -> usize {
     let number = if let Some(number) = claim() {
-        // In a thread that is ending, nobody would give it back later. To share it is no mistake.
+        // If the thread is ending already, nothing would return the number later, so return it now.
+        // Sharing a place is correct.
         if OWNED.try_with(|owned| owned.0.set(Some(number))).is_err() {
             give_back(number);
         }
@@ -65,7 +66,8 @@ fn take() -> usize {
     } else {
         BEYOND.fetch_add(1, Ordering::Relaxed) % PLACE_COUNT
     };
-    // Before the thread counts: a writer that looks after its fence sees both.
+    // Ordered before the thread's first count: a writer that sees that count after its fence also
+    // sees this.
     USED.fetch_max(number + 1, Ordering::Relaxed);
     NUMBER.set(number);
     number
@@ -89,11 +91,11 @@ mod tests {
 
     use super::*;
 
-    /// One test, because the numbers are those of the process. Other tests have some of them.
+    /// One test, because the numbers are global to the process. Concurrent tests have some of them.
     #[test]
     fn a_thread_gives_its_number_back_and_threads_beyond_the_places_share_them() {
         let mut distinct = std::collections::BTreeSet::new();
-        // More threads than there are numbers, one after the other.
+        // Start more threads than there are numbers, one after the other.
         for _ in 0..2 * PLACE_COUNT {
             let thread = std::thread::spawn(|| {
                 assert_eq!(number(), number(), "a thread keeps its number");

@@ -1,8 +1,9 @@
-//! Whether the live tables that a killed writer left agree with the log.
+//! Checks whether the live tables that a killed writer left agree with the log.
 //!
-//! A killed writer leaves header, index and log in the page cache, each as of its last store. If the
-//! kernel has dropped pages since, some of them are older: see `docs/durability.md`, "When the tables
-//! are trusted". This module looks for the traces, and reads nothing but the end of the log:
+//! A killed writer leaves the header, the index and the log in the page cache, each in the state
+//! after its last store. If the kernel has since dropped pages, some of them are stale: see
+//! `docs/durability.md`, "When the tables are trusted". This module looks for the symptoms of stale
+//! pages, and reads only the end of the log:
 //!
 //! | older than the rest | trace |
 //! |---|---|
@@ -10,12 +11,14 @@
 //! | the header | the log goes on behind the published commit by more than one change or batch |
 //! | pages of the index | one of the last [`LAST_CHANGES`] is not in its bucket |
 //!
-//! Damage of records that were durable is no such trace: dropped pages have their content on the disk.
-//! It is left to `check`, since a replay would end the log there and lose what is behind it.
+//! Damage to durable records is not such a symptom, because a dropped page has its durable content
+//! on the disk. It is left to `check`: a replay would end the log there and lose every record after
+//! it.
 //!
 //! # Not here
 //!
-//! Whether the kernel has kept the pages of the file is asked first: `Region::is_left_in_memory`.
+//! `Region::is_left_in_memory`, which callers ask first, says whether the kernel can have dropped
+//! pages at all.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -40,39 +43,41 @@ use crate::region::{Region, View};
 use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
-/// How many of the last published changes are looked up in the index: about a millisecond.
+/// Number of the last published changes that are looked up in the index; takes about a millisecond.
 const LAST_CHANGES: usize = 1024;
-/// How many in a small index: as many for each of its pages, and at least. So one stale page among `n`
-/// is missed by chance as seldom as one in a hundred is of a large index, once in 30,000 times.
+/// For a small index, the number for each of its pages, and the minimum. With these, the chance to
+/// miss one stale page of a small index is that of missing a stale hundredth of a large one: 1 in
+/// 30,000.
 const LAST_CHANGES_A_PAGE: u64 = 11;
 const LAST_CHANGES_MIN: usize = 128;
-/// How many bytes of the log are verified at least for each of these changes, in whole segments, if there
-/// are that many.
+/// Bytes of the log that are verified, at least, for each of these changes, in complete segments,
+/// if the log is that long.
 const VERIFIED_BYTES_A_CHANGE: u64 = 128;
-/// Size in bytes of an index from which on its lines are read by calls. A thousand faults of pages all over
-/// an index of 160 MB take 6 ms, as many calls 1; the faults of a small index are few. Tests have both.
+/// Size in bytes of the index from which its lines are read by system calls instead of through the
+/// mapping. A thousand page faults all over an index of 160 MB take 6 ms, as many calls 1 ms; a
+/// small index has few faults. Tests exercise both ways.
 const READ_INDEX_BYTES_MIN: u64 = if cfg!(test) { 8 << 10 } else { 8 << 20 };
-/// Most segments that are verified.
+/// Largest number of segments that are verified.
 const VERIFIED_SEGMENTS_MAX: usize = 64;
 
-/// What a killed writer appended and did not publish: one change or batch at most.
+/// The records that a killed writer appended but did not publish: at most one change or batch.
 #[derive(Debug)]
 pub(super) struct Unpublished {
     pub(super) changes: Vec<SlotChange>,
     pub(super) scan: LogScan,
     /// Records of any kind, links included.
     pub(super) records: u64,
-    /// Where the log ends.
+    /// The end of the log.
     pub(super) end: LogPosition,
 }
 
 impl Opening {
     /// Compares the end of the log with the live tables, whose pieces are mapped and whose last
-    /// commit is at `published`, and returns what the log has behind it. Nothing is written.
+    /// commit is at `published`. Returns the records after that commit. Writes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if they do not agree: then the tables are not those that the writer had.
+    /// [`Error::Corrupt`] if they disagree: then at least one of them is stale.
     pub(super) fn compare_with_log(
         &self,
         region: &Region,
@@ -108,30 +113,30 @@ impl Opening {
     }
 }
 
-/// Returns how many of the last changes are looked up.
+/// Returns the number of last changes to look up.
 fn last_changes_of(region: &Region) -> usize {
     let pages = region.windows.index_bytes().div_ceil(GRANULE_BYTES);
     let count = usize::try_from(pages * LAST_CHANGES_A_PAGE).unwrap_or(usize::MAX);
     count.clamp(LAST_CHANGES_MIN, LAST_CHANGES)
 }
 
-/// One of the last changes that were published.
+/// One of the last published changes.
 #[derive(Clone, Copy, Debug)]
 struct LastChange<'a> {
     record: Record<'a>,
     lsn: u64,
 }
 
-/// What is looked for at the end of the log.
+/// What to read at the end of the log.
 struct Search {
-    /// How many changes.
+    /// The number of changes.
     count: usize,
     durable_lsn: u64,
     is_compacted: bool,
 }
 
-/// Returns the beginnings of the last segments, the newest first, so that enough of the log before
-/// `published` is verified.
+/// Returns the starts of the last segments, newest first: as many as it takes to verify
+/// `verified_bytes_min` of the log before `published`.
 fn last_segments(
     view: &View,
     published: LogPosition,
@@ -152,7 +157,7 @@ fn last_segments(
             break;
         }
         let previous = match view.segment(header.previous_offset) {
-            // Its space has another use now, and may hold anything.
+            // Its space has been reused, and may hold anything.
             Err(_) if is_compacted => break,
             previous => previous?,
         };
@@ -180,8 +185,9 @@ fn last_segments(
 }
 
 impl Search {
-    /// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
-    /// what is durable is damaged. Big records are not verified, only what names them.
+    /// Verifies the log up to `published` and returns its last changes, oldest first; returns none
+    /// if a durable record is damaged. Big records themselves are not verified, only the records
+    /// that name them.
     fn last_changes<'a>(
         &self,
         view: &'a View,
@@ -191,7 +197,8 @@ impl Search {
         let mut starts = last_segments(view, published, verified_bytes_min, self.is_compacted)?;
         while let Some(first) = starts.pop() {
             match self.changes_from(view, first, published) {
-                // The space of its segment has another use now, all but the header.
+                // The space of this segment has been reused, except for the header, so start with
+                // the next one.
                 Ok(None) | Err(Error::Corrupt { .. })
                     if self.is_compacted && !starts.is_empty() => {}
                 last => return last.map(Option::unwrap_or_default),
@@ -200,8 +207,8 @@ impl Search {
         unreachable!("the last segment is never left out");
     }
 
-    /// Verifies the log from `first` up to `published` and returns its last changes there; `None` if what
-    /// is durable is damaged.
+    /// Verifies the log from `first` up to `published` and returns its last changes; `None` if a
+    /// durable record is damaged.
     fn changes_from<'a>(
         &self,
         view: &'a View,
@@ -229,7 +236,8 @@ impl Search {
                 }
             };
             if batches.is_short_of(&record) {
-                // Its batch begins before what is verified, and has been published: all of it counts.
+                // The batch begins before the verified part, and is published, so all of its
+                // members count.
                 batches.take().for_each(&mut keep);
             }
             batches.add(&record, is_change(&record).then_some(LastChange { record, lsn }), keep);
@@ -248,14 +256,15 @@ impl Search {
     }
 }
 
-/// Segment and end of moved records where there are none: no segment is at 0.
+/// Stands for "no compacted head": no segment is at 0.
 ///
-/// Of an absent `Option`, compiled code compares the segment before it asks whether there is one. It uses nothing
-/// of it, but valgrind reports each opening that follows a kill.
+/// Not an `Option`: for `None`, the compiled code compares the uninitialized segment before it
+/// tests the discriminant. The result is unused, but valgrind would report each open after a kill.
 const NO_HEAD: (u64, u64) = (0, 0);
 
-/// Verifies where moved records end: the next ones are written there. `unpublished` are segment and
-/// end of those that the log names behind what was published, or [`NO_HEAD`].
+/// Verifies the compacted head, where the next moved records will be written. `unpublished` is the
+/// segment and the end of the moved records that the log names after the published commit, or
+/// [`NO_HEAD`].
 fn compare_head(region: &Region, key_hash: KeyHash<'_>, unpublished: (u64, u64)) -> Result<()> {
     let (_, CommitState { head_segment, head_offset, .. }) = region.live().committed();
     let view = &region.view;
@@ -279,7 +288,8 @@ fn compare_head(region: &Region, key_hash: KeyHash<'_>, unpublished: (u64, u64))
     if at != head_offset {
         return Err(disagreement("compacted head", head_segment, at, head_offset));
     }
-    // What follows was copied by a process that was killed before it named it: no slot holds it.
+    // The records that follow were copied by a process that was killed before the log named them,
+    // so no slot may hold one of them.
     let (named_segment, named_end) = unpublished;
     if named_segment == head_segment {
         at = named_end;
@@ -302,8 +312,9 @@ fn is_change(record: &Record<'_>) -> bool {
 }
 
 impl Unpublished {
-    /// Reads on from the end of what was published. The writer publishes each change before it
-    /// appends the next. `is_counted` says whether it has counted what it appended in the file.
+    /// Reads the log after the published commit. Because the writer publishes each change before it
+    /// appends the next, there is at most one change or batch. `is_counted` says whether the
+    /// segment table in the file already counts it.
     fn read(
         &mut self,
         view: &View,

@@ -1,4 +1,4 @@
-//! Opens a file to read it beside a process that writes it, or that may come and do so.
+//! Opens a file read-only, beside a process that writes to it or may begin to.
 //!
 //! | found | done |
 //! |---|---|
@@ -27,20 +27,21 @@ use crate::storage::reader_table::{has_turns, is_left_moving};
 use crate::storage::waiting::Waiting;
 use crate::store::{Opened, committed_position};
 
-/// How long tables that a writer is changing are looked at, at least, and how long to wait in between.
+/// Minimum time for which an open retries while a writer is changing the tables, and the interval.
 const LOOKING: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// What an open for reading comes to.
+/// The result of an open for reading.
 pub(super) enum Found {
     Opened(Box<Opened>),
-    /// Writers would have to be kept out, which a handle that locks nothing between its calls does not do.
+    /// The handle needs an index of its own and must keep writers out, which a handle without locks
+    /// between calls cannot do.
     NeedsOwnIndex,
-    /// The name leads to another file by now.
+    /// Another file has the name now.
     Replaced,
 }
 
-/// Opens a store for reading alone.
+/// Opens a store for reading only.
 pub(super) fn open(
     storage: Box<dyn Storage>,
     options: &Options,
@@ -48,7 +49,7 @@ pub(super) fn open(
 ) -> Result<Found> {
     waiting.begin_step();
     let mut patience = Patience { waiting, calm_since: Instant::now() };
-    // Before the header is mapped: it tells what is no store.
+    // Read the superblock before the header is mapped, to reject a file that is not a store.
     loop {
         let is_being_made = is_being_opened(&*storage);
         match read_superblock(&*storage) {
@@ -76,15 +77,15 @@ pub(super) fn open(
     }
 }
 
-/// How long an open has waited.
+/// Decides how long an open waits.
 struct Patience<'w, 'a> {
     waiting: &'w mut Waiting<'a>,
-    /// When this step began, or met last a writer that was opening the file.
+    /// When this step began, or last saw a writer that was opening the file.
     calm_since: Instant,
 }
 
 impl Patience<'_, '_> {
-    /// Returns whether to wait no longer.
+    /// Returns whether to give up.
     fn is_over(&mut self, is_being_opened: bool, options: &Options) -> bool {
         if is_being_opened {
             self.calm_since = Instant::now();
@@ -96,17 +97,17 @@ impl Patience<'_, '_> {
     }
 }
 
-/// Returns whether a writer is opening the file, or making a store in it.
+/// Returns whether a writer is opening the file, or creating a store in it.
 fn is_being_opened(storage: &dyn Storage) -> bool {
     storage.neighbours().is_some_and(Neighbours::has_opening_writer)
 }
 
-/// Lets go of the file for a moment, in which a writer that must be alone for what it does to the tables can be,
-/// and comes back; returns `false` if its name leads to another file by then.
+/// Releases the locks for a moment, so that a writer can get the exclusive access that it needs to
+/// rebuild the tables, and takes them again. Returns `false` if another file has the name by then.
 ///
 /// # Errors
 ///
-/// [`Error::Locked`] if that has been tried as long as this handle waits.
+/// [`Error::Locked`] if the locks cannot be taken again before the timeout of this handle.
 fn let_others_go_first(
     storage: &dyn Storage,
     options: &Options,
@@ -128,13 +129,13 @@ fn let_others_go_first(
         }
         let is_in = shared.try_lock_to_open(options.access, options.sharing);
         if is_in.map_err(lock_failed)? {
-            // Under the locks nobody gives the name to another file.
+            // Test the name again: under the locks it can no longer be given to another file.
             return is_named();
         }
     }
 }
 
-/// Looks once at the tables; returns `None` if a writer is changing them.
+/// Tries once to use the tables; returns `None` if a writer is changing them.
 fn look(region: &Arc<Region>, options: &Options) -> Result<Option<Found>> {
     let is_per_call = options.sharing == Sharing::PerCall;
     let shared = region.storage().neighbours().expect("the caller has looked");
@@ -146,13 +147,13 @@ fn look(region: &Arc<Region>, options: &Options) -> Result<Option<Found>> {
         && !options.rebuild_index
         && (has_writer || opening.superblock.is_clean)
         && opening.may_read_beside(region, has_writer)
-        // One that is opening the file may find that they are not to be trusted.
+        // A writer that is still opening the file may find that the tables cannot be trusted.
         && !(has_writer && shared.has_opening_writer())
     {
         let opened = opening.finish_beside(region, is_per_call, None)?;
         return Ok(Some(Found::Opened(Box::new(opened))));
     }
-    // Also where a writer was killed after the look.
+    // Reached also if the writer was killed in the meantime.
     let is_kept =
         if is_per_call { shared.keep_turns_out() } else { shared.keep_writers_out(Duration::ZERO) };
     if !is_kept.map_err(lock_failed)? {
@@ -181,7 +182,7 @@ fn look(region: &Arc<Region>, options: &Options) -> Result<Option<Found>> {
     Ok(Some(Found::Opened(Box::new(opened))))
 }
 
-/// What a killed writer, whose tables can be read, had not finished.
+/// The unfinished change of a killed writer whose tables can be read.
 struct Left(Option<Unfinished>);
 
 fn begin(region: &Region, options: &Options) -> Result<Opening> {
@@ -197,8 +198,8 @@ fn begin(region: &Region, options: &Options) -> Result<Opening> {
 }
 
 impl Opening {
-    /// Returns whether the tables in the file can be read as they are. They may be changing, so "no"
-    /// is an answer for this look.
+    /// Returns whether the tables in the file can be read as they are. A writer may be changing
+    /// them, so `false` holds only for this call.
     fn may_read_beside(&self, region: &Region, has_writer: bool) -> bool {
         let live = region.live();
         if live.has_failed_sync() || live.validate(region.view.file_bytes()).is_err() {
@@ -207,7 +208,7 @@ impl Opening {
         if self.superblock.is_clean {
             return region.is_as_closed(&self.superblock, self.access);
         }
-        // A writer that lives has the same pages.
+        // While the writer is running, both processes share the same page cache.
         if has_writer {
             live.is_of_file(region.storage().identity())
         } else {
@@ -215,8 +216,9 @@ impl Opening {
         }
     }
 
-    /// Returns what a killed writer had not finished, if its tables agree with the log, and no record was
-    /// being moved from which nothing would lead back. Writers are kept out.
+    /// Returns what a killed writer left unfinished, if its tables agree with the log and it was
+    /// not moving a record whose copy does not lead back to the original. The caller keeps writers
+    /// out.
     fn left_behind(&self, region: &Region) -> Option<Left> {
         if is_left_moving(region.storage()) {
             return None;
@@ -228,8 +230,8 @@ impl Opening {
         };
         let (position, unpublished) = compare().ok()?;
         if unpublished.scan.head.is_some() {
-            // A writer that expects no other process moves without a note, and nothing leads back from such
-            // a copy.
+            // A writer without other processes moves records without leaving a trace from the copy
+            // to the original, which this reader would need.
             return None;
         }
         let record = |addr| (addr != NO_RECORD).then_some(addr);
@@ -239,7 +241,7 @@ impl Opening {
         Some(Left(Unfinished::new(position.lsn, records)))
     }
 
-    /// Ends the opening of a handle that reads the tables in the file.
+    /// Completes the open of a handle that reads the tables in the file.
     fn finish_beside(
         mut self,
         region: &Arc<Region>,
@@ -254,7 +256,7 @@ impl Opening {
             Recovery::WarmRestart { records: 0 }
         };
         let shared = region.storage().neighbours().expect("it is beside a writer");
-        // A handle that takes turns notes its process with its first change.
+        // A handle that takes turns records its process id only with its first change.
         let is_closed = self.superblock.is_clean
             && !shared.has_writer()
             && !region.live().has_pid()
@@ -280,11 +282,11 @@ mod tests {
     use crate::storage::byte_locks::{LockByte, LockKind, try_lock, try_lock_to_open};
     use crate::{Db, ErrorKind};
 
-    /// How long a test waits for what comes at once.
+    /// How long a test waits for an event that normally comes at once.
     const HANG: Duration = Duration::from_secs(60);
 
-    /// Returns the file `name` as a power loss leaves it, so that whoever comes has to make the tables anew. `value`
-    /// is that of its only key.
+    /// Returns the file `name` in the state after a power loss, so that the next open has to
+    /// rebuild the tables. `value` is the value of its only key.
     fn left(dir: &Path, name: &str, value: &str) -> PathBuf {
         let path = dir.join(name);
         let live = Db::open(dir.join(format!("{name} before"))).expect("there is room");
@@ -293,7 +295,7 @@ mod tests {
         path
     }
 
-    /// Locks a file as a writer does that opens it.
+    /// Locks a file as a writer does while it opens the file.
     fn begin_to_open(path: &Path) -> File {
         let writer = File::options().read(true).write(true).open(path).expect("it is there");
         assert!(try_lock_to_open(&writer).expect("locks work"));
@@ -335,7 +337,7 @@ mod tests {
         thread::scope(|scope| {
             let reader = scope.spawn(|| options.open(&path));
             wait_until(|| Neighbours::is_in_use(&writer));
-            // The writer stays alone, so only the name tells.
+            // The writer keeps its lock, so the reader can only notice the new file by its name.
             wait_until(|| try_lock(&writer, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
             fs::rename(&new, &path).unwrap();
             let db = reader.join().unwrap().unwrap();
@@ -355,7 +357,7 @@ mod tests {
             let reader = scope.spawn(|| Options::new().read_only().open(&path));
             let copying = scope.spawn(|| backup(&path, &copy));
             wait_until(|| Neighbours::is_in_use(&writer));
-            // Time to see that there is no store, for a backup that would not wait.
+            // Time in which a backup that does not wait would see that there is no store.
             thread::sleep(Duration::from_millis(50));
             assert!(!copying.is_finished(), "it does not wait");
             fs::write(&path, fs::read(&made).unwrap()).unwrap();

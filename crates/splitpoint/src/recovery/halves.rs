@@ -1,32 +1,31 @@
-//! Work in two halves, at the same time where the machine has two cores.
+//! Runs work in two halves, in parallel on a machine with two cores.
 //!
 //! # Invariants
 //!
-//! - Where there is no second thread, the first half is done before the second begins, and the second
-//!   only if the first succeeds: on the simulated machine, which has no threads, a crash is always of
-//!   the same steps.
+//! - Without a second thread, the second half starts after the first has succeeded. So on the
+//!   simulated machine, which has no threads, the steps before a crash are always the same.
 
 use crate::error::Result;
 use crate::region::Region;
 
-/// Size in bytes from which a file is worth a second thread.
+/// Size of a file in bytes from which a second thread pays off.
 const THREAD_BYTES_MIN: u64 = 16 << 20;
 
-/// Returns whether the recovery of this store is done in two halves: if a second thread makes it
-/// shorter, and on the simulated machine.
+/// Returns whether the recovery of this store runs in two halves: if a second thread pays off, and
+/// always on the simulated machine, to test it.
 pub(super) fn has_halves(region: &Region) -> bool {
     is_worth_a_thread(region) || !region.storage().may_sync_in_background()
 }
 
-/// Returns whether a second thread makes a recovery shorter.
+/// Returns whether a second thread makes the recovery faster.
 fn is_worth_a_thread(region: &Region) -> bool {
     region.view.file_bytes() >= THREAD_BYTES_MIN
         && region.storage().may_sync_in_background()
         && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1)
 }
 
-/// Calls `first` here and `second` in a thread named `name` at the same time. Returns `None` for
-/// `second` where there is no such thread: then it has not been called.
+/// Calls `first` on this thread while a thread named `name` calls `second`. Returns `None` for
+/// `second` if there is no such thread; `second` was then not called.
 pub(super) fn beside<A, B: Send>(
     region: &Region,
     name: &str,
@@ -47,7 +46,7 @@ pub(super) fn beside<A, B: Send>(
     })
 }
 
-/// Calls `each` with both halves.
+/// Calls `each` for both halves.
 pub(super) fn each_half<T: Clone + Send + Sync>(
     region: &Region,
     name: &str,

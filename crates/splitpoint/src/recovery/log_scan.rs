@@ -1,8 +1,8 @@
-//! The pass over the log: where it ends, what it uses, what it does.
+//! The pass over the log, which finds its end, its segments and its changes.
 //!
-//! The log is a chain, but its parts can be read at the same time: where one may be is guessed from
-//! the live header, which is not trusted, and a part counts only when the one before it has come to
-//! its beginning, link by link. So a wrong guess costs time and nothing else.
+//! The log is a chain of segments, but two parts of it can be read in parallel. The start of the
+//! second part is guessed from the live header, which is not trusted. The second part counts only
+//! if the first part reaches its start, link by link, so a wrong guess costs only time.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,28 +24,28 @@ use crate::segments::{SegmentTable, SegmentUse};
 use crate::store::TOMBSTONE_BYTES;
 use crate::testing::mutant::{self, Mutant};
 
-/// Changes that are held in memory at a time, of 24 bytes each.
+/// Largest number of changes held in memory at a time, 24 bytes each.
 pub(super) const CHANGES_MAX: usize = 1 << 21;
 /// Replaced records that are prefetched together.
 const READ_AHEAD: usize = 32;
-/// Smallest record that has a segment to itself in any store.
+/// Size of the smallest record that can be a big record in any store.
 const BIG_BYTES_MIN: u64 = 1 << 10;
-/// Bytes read between two reports of progress. Not measured.
+/// Bytes read between two reports of progress. A guess, not tuned by measurement.
 const PROGRESS_BYTES: u64 = 4 << 20;
-/// Most segments that are looked at to find the beginning of a part.
+/// Largest number of segments that are visited to find the start of the second part.
 const SEGMENTS_MAX: usize = 1 << 14;
 
 /// What a record does to the index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotChange {
     pub(super) hash: u64,
-    /// The record that the slot names from now on, 0 for a delete.
+    /// The record that the slot names after the change, 0 for a delete.
     pub(super) addr: Addr,
-    /// The record that it named before, 0 for none.
+    /// The record that the slot named before the change, 0 for none.
     pub(super) prev: Addr,
 }
 
-/// No record: none is at the beginning of the file.
+/// Stands for "no record": none is at the start of the file.
 pub(super) const NO_RECORD: Addr = Addr(0);
 
 /// What a record does to the index and to the counts.
@@ -53,17 +53,17 @@ pub(super) const NO_RECORD: Addr = Addr(0);
 pub(super) struct Effect {
     pub(super) change: SlotChange,
     record_bytes: u64,
-    /// Size in bytes of the record that it replaces, if the log says that.
+    /// Size in bytes of the replaced record, if the log records it.
     replaced_bytes: Option<u64>,
     /// Whether its record was [counted as dead](Counts::add_member) when it was read.
     is_member: bool,
 }
 
-/// What records have done to the counts of segments, by units.
+/// Changes to the counts of segments, by units of the segment table.
 #[derive(Debug, Default)]
 struct UnitCounts {
     unit_shift: u32,
-    /// Bytes that became live, or dead if there are fewer than none; and bytes that died.
+    /// For each unit, the change of its live bytes, and the bytes that died in it.
     counts: Vec<(i64, i64)>,
 }
 
@@ -87,7 +87,7 @@ impl UnitCounts {
         }
     }
 
-    /// Adds them to a table that has the segments.
+    /// Adds these counts to a table that has the segments.
     fn add_to(&self, table: &mut SegmentTable) {
         for (unit, &(live_bytes, dead_bytes)) in self.counts.iter().enumerate() {
             let dead_bytes = dead_bytes.max(0).unsigned_abs();
@@ -96,30 +96,31 @@ impl UnitCounts {
     }
 }
 
-/// What records have done to the counts.
+/// Changes to the counts by the records of the log.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     inserted_count: u64,
     deleted_count: u64,
     added_bytes: u64,
-    /// Records that no slot has ever held, of batches only those with a COMMIT.
+    /// Bytes of records that no slot has ever held; of batches, only of those with a COMMIT.
     slotless_bytes: u64,
     replaced_bytes: u64,
-    /// Records of batches that no COMMIT follows, so far.
+    /// Bytes of records of batches for which no COMMIT has been read yet.
     abandoned_bytes: u64,
-    /// Records that were replaced, whose sizes are not known yet.
+    /// Replaced records whose sizes have not been looked up yet.
     replaced: Vec<Addr>,
-    /// Big records that were, and their bytes.
+    /// Replaced records that may be big, and their bytes.
     buried: Vec<(Addr, u64)>,
-    /// Of the replaced bytes, those in segments that wait to be used again: they count as dead no more.
+    /// The replaced bytes in segments that already wait to be reused: these no longer count as
+    /// dead.
     waiting_bytes: u64,
-    /// The segments of big records of batches that no COMMIT follows, so far.
+    /// Segments of big records of batches for which no COMMIT has been read yet.
     abandoned_bigs: HashSet<u64>,
     units: UnitCounts,
 }
 
 impl Counts {
-    /// Counts nothing yet; segments have units of `unit_bytes`.
+    /// Creates empty counts; segments have units of `unit_bytes`.
     pub(super) fn new(unit_bytes: u64) -> Self {
         let units = UnitCounts { unit_shift: unit_bytes.trailing_zeros(), counts: Vec::new() };
         Self { units, ..Self::default() }
@@ -168,13 +169,14 @@ impl Counts {
         self.units.add(addr.offset(), -bytes.cast_signed(), bytes.cast_signed());
     }
 
-    /// Counts a record that no slot will ever hold, and that no batch has: a tombstone, a COMMIT, or what
-    /// names a big record or copies. `is_counted` says whether the segment table counts it already.
+    /// Counts a record outside of batches that no slot will ever hold: a tombstone, a COMMIT, a
+    /// record that names a big record, or a relocation. `is_counted` says whether the segment table
+    /// counts it already.
     pub(super) fn add_slotless(&mut self, record: &Record<'_>, is_counted: bool) {
         use RecordKind::{BigPut, Commit, Delete, Relocate};
         let bytes = record.bytes.len() as u64;
         match record.header.kind {
-            // Counted with the change.
+            // Counted with its change.
             Delete => {}
             BigPut | Commit | Relocate => self.slotless_bytes += bytes,
             _ => return,
@@ -184,9 +186,9 @@ impl Counts {
         }
     }
 
-    /// Counts a record of a batch as dead, until the COMMIT behind it is read: else what a killed process
-    /// has left of a batch would never be compacted. `is_counted` says whether that process has counted it
-    /// as live.
+    /// Counts a record of a batch as dead until its COMMIT is read. Otherwise the remains of a
+    /// batch of a killed process would never be compacted. `is_counted` says whether that process
+    /// has counted the record as live.
     pub(super) fn add_member(&mut self, record: &Record<'_>, is_counted: bool) {
         let bytes = record.bytes.len() as u64;
         let is_live = is_counted && record.header.kind == RecordKind::Put;
@@ -201,17 +203,17 @@ impl Counts {
         }
     }
 
-    /// Adds the segments' part of the counts to a table that has them. Those whose big record has died wait
-    /// from now on; in a store that is not compacted, when that begins.
+    /// Adds the counts of the segments to a table that has the segments. Segments whose big record
+    /// has died wait from now on; in a store that is not compacted yet, once compaction begins.
     pub(super) fn add_to(&mut self, view: &View, table: &mut SegmentTable, is_compacted: bool) {
         self.add_replaced(view);
         self.units.add_to(table);
         let buried = self.buried.iter().map(|&(addr, bytes)| (segment_of_big(addr), bytes));
-        // Of these the log has counted the names alone.
+        // Of these, only the records in the log that name them have been counted.
         let abandoned = self.abandoned_bigs.iter().map(|&offset| (offset, 0));
         let mut record_bytes = 0;
         for (offset, bytes) in buried.chain(abandoned) {
-            // Others are in the log.
+            // The other records are in segments of the log.
             if view.segment(offset).is_ok_and(|header| header.kind == SegmentKind::Big) {
                 record_bytes += bytes;
                 table.bury_big(offset);
@@ -224,13 +226,13 @@ impl Counts {
 
     fn add_replaced(&mut self, view: &View) {
         for addr in std::mem::take(&mut self.replaced) {
-            // Damage to a dead record matters to these counts alone.
+            // Ignore damage: a dead record matters only to these counts.
             let record = view.record(addr);
             self.count_replaced(addr, record.map_or(0, |record| record.bytes.len() as u64));
         }
     }
 
-    /// Adds the counts of the records after these.
+    /// Appends the counts of the records that follow.
     fn append(&mut self, later: Self) {
         self.inserted_count += later.inserted_count;
         self.deleted_count += later.deleted_count;
@@ -244,7 +246,7 @@ impl Counts {
         self.units.append(&later.units);
     }
 
-    /// Returns the counts at `end`, given those `before` these records.
+    /// Returns the counts at `end`, given the counts `before` these records.
     ///
     /// # Errors
     ///
@@ -275,12 +277,12 @@ impl Counts {
     }
 }
 
-/// Returns where the segment of a record begins, if that is a big one.
+/// Returns the offset of the segment of a record, if it is a big record.
 fn segment_of_big(addr: Addr) -> u64 {
     addr.offset().saturating_sub(SegmentHeader::BYTES)
 }
 
-/// Hashes keys as a store does.
+/// Hashes keys with the function and the seed of a store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyHash<'a> {
     pub(super) function: &'a HashFunction,
@@ -309,7 +311,7 @@ impl KeyHash<'_> {
                     change: SlotChange { hash, addr: pair.addr(), prev },
                     record_bytes: pair.bytes.len() as u64,
                     replaced_bytes: None,
-                    // The log has only the name of a big one.
+                    // A big record itself is not in the log, only the record that names it.
                     is_member: is_in_transaction && kind == RecordKind::Put,
                 }
             }
@@ -337,12 +339,12 @@ impl KeyHash<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     segment: Segment,
-    /// `None` for one of a big record.
+    /// `None` for the segment of a big record.
     segment_use: Option<SegmentUse>,
 }
 
 impl Found {
-    /// Adds the segment to a table, unless it is there.
+    /// Adds the segment to a table, unless the table has it already.
     pub(super) fn add_to(&self, table: &mut SegmentTable) -> Result<()> {
         let Segment { offset, bytes, sequence, .. } = self.segment;
         let is_aligned = bytes.is_power_of_two() && offset.is_multiple_of(bytes);
@@ -360,28 +362,28 @@ impl Found {
     }
 }
 
-/// What a pass over the log finds: where it ends, what it uses, what it does.
+/// The result of a pass over the log: its end, its segments and its changes.
 #[derive(Debug)]
 pub(super) struct LogScan {
     pub(super) end: LogPosition,
     pub(super) found: Vec<Found>,
     pub(super) records: u64,
     pub(super) counts: Counts,
-    /// Bytes of log segments; of those of moved records only what the checkpoint has.
+    /// Bytes of log segments; of segments of moved records, only those that the checkpoint has.
     pub(super) log_bytes: u64,
     pub(super) big_bytes: u64,
     pub(super) next_sequence: u64,
     pub(super) dropped_bytes: u64,
-    /// Segment and end of the last records that were moved, if any were.
+    /// Segment and end of the last moved records, if any.
     pub(super) head: Option<(u64, u64)>,
-    /// The first changes, part after part, and where the others begin.
+    /// The first changes, part by part, up to the limit of memory.
     pub(super) changes: Vec<Vec<SlotChange>>,
     pub(super) unread_from: Option<LogPosition>,
     pub(super) unit_bytes: u64,
 }
 
 impl LogScan {
-    /// Returns the scan of no log; segments have units of `unit_bytes`.
+    /// Returns the scan of an empty log; segments have units of `unit_bytes`.
     pub(super) fn new(unit_bytes: u64) -> Self {
         Self {
             end: LogPosition::default(),
@@ -422,7 +424,7 @@ impl LogScan {
         self.next_sequence = self.next_sequence.max(segment.sequence + 1);
     }
 
-    /// Takes what a step of the walk says, except changes.
+    /// Adds the result of a step of the walk, unless it is a change.
     pub(super) fn add_step<T>(&mut self, step: &Step<T>) {
         match step {
             Step::Segment(segment) => self.add_segment(segment),
@@ -432,7 +434,7 @@ impl LogScan {
         }
     }
 
-    /// Reads the log from `walk` on, which is where this scan has come to.
+    /// Reads the log on from `walk`, which is at the end of what this scan has read so far.
     ///
     /// # Errors
     ///
@@ -499,9 +501,9 @@ impl LogScan {
     }
 }
 
-/// Returns where a second part of the log may begin: at the segment in the middle between `start`
-/// and the end, as far as the live header shows it. Nothing vouches for that header, nor for the
-/// segments that lead back from there.
+/// Returns the presumed start of a second part of the log: the segment in the middle between
+/// `start` and the end that the live header shows. Neither the header nor the chain of segments
+/// that leads back from there is verified.
 fn middle_of_log(region: &Region, start: LogPosition) -> Option<LogPosition> {
     if !has_halves(region) {
         return None;
@@ -519,17 +521,17 @@ fn middle_of_log(region: &Region, start: LogPosition) -> Option<LogPosition> {
     Some(LogPosition { segment_offset, offset: middle.first(), lsn })
 }
 
-/// What one thread reads of the log.
+/// The part of the log that one thread reads.
 #[derive(Debug)]
 struct Part {
     scan: LogScan,
-    /// Whether it ends at the position that was given, and not with the log.
+    /// Whether the part ends at the given position, rather than at the end of the log.
     is_cut: bool,
 }
 
 impl Part {
-    /// Reads from `walk` to the end of the log, or to a position with no batch open. Keeps a
-    /// number of changes; calls `read` with bytes that were read since the last time.
+    /// Reads from `walk` to the end of the log, or to `until` if no batch is open there. Keeps up
+    /// to `changes_max` changes; calls `read` with the number of bytes read since the last call.
     fn read(
         region: &Region,
         key_hash: KeyHash<'_>,

@@ -1,16 +1,16 @@
-//! Build the index again: from a checkpoint, if there is one, and the log after it.
+//! Rebuilds the index from a checkpoint, if there is one, and the log after it.
 //!
-//! 1. *Scan*: the log is read to its end and every checksum verified. Nothing is written.
-//! 2. *Load*: the slots of the checkpoint are put into an empty table that has the final size.
-//! 3. *Apply*: what the log did after the checkpoint is done again.
+//! 1. *Scan*: the log is read to its end, and every checksum is verified. Nothing is written.
+//! 2. *Load*: the slots of the checkpoint are inserted into an empty table of the final size.
+//! 3. *Apply*: the changes of the log after the checkpoint are redone.
 //!
-//! Each is done in two halves, at the same time where the machine has two cores: the log is cut in its
-//! middle, the buckets by the highest bit of their number that all tables in question have. A bucket is
-//! the business of one thread, so its changes come in the order of the log; the overflow lines are
-//! handed out under a lock.
+//! Each step runs in two halves, in parallel on a machine with two cores. The log is cut in its
+//! middle; the buckets are divided by the highest bit of the bucket number that all tables involved
+//! have. Each bucket belongs to one thread, so its changes are applied in the order of the log.
+//! Overflow lines are allocated under a lock.
 //!
-//! Memory is bounded by [`CHANGES_MAX`], and by the largest batch: what does not fit is read
-//! again.
+//! Memory is bounded by [`CHANGES_MAX`] and by the largest batch: changes that do not fit are read
+//! again later.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -40,10 +40,10 @@ use crate::stats::Recovery;
 use crate::store::{Mark, Store};
 use crate::testing::mutant::{self, Mutant};
 
-/// How many changes ahead their buckets are prefetched.
+/// Number of changes by which the prefetch of buckets runs ahead.
 const READ_AHEAD: usize = 32;
 
-/// An index that has been built, and where its log ends.
+/// A rebuilt index, and the end of its log.
 #[derive(Debug)]
 struct Rebuilt {
     end: LogPosition,
@@ -52,7 +52,7 @@ struct Rebuilt {
     recovery: Recovery,
 }
 
-/// What replay begins with, and what the log after it says.
+/// The starting point of a replay: a checkpoint, if any, and the scan of the log after it.
 #[derive(Debug)]
 struct Base {
     image: Option<Image>,
@@ -62,7 +62,7 @@ struct Base {
 }
 
 impl Base {
-    /// Adds the segments that the log names to those that the image has.
+    /// Adds the segments that the log names to those of the image.
     fn new(
         view: &View,
         image: Option<Image>,
@@ -71,7 +71,8 @@ impl Base {
         is_compacted: bool,
     ) -> Result<Self> {
         for found in &scan.found {
-            // A record may name what the image has, and two threads the same.
+            // The table may have the segment already: from the image, or because both threads have
+            // found it.
             found.add_to(&mut segments)?;
         }
         scan.counts.add_to(view, &mut segments, is_compacted);
@@ -86,17 +87,18 @@ impl Base {
 }
 
 impl Opening {
-    /// Builds the index again, whatever the live tables say: from the checkpoint and the log after
-    /// it, or from the whole log where there is no checkpoint or it is damaged.
+    /// Rebuilds the index without the live tables: from the checkpoint and the log after it, or
+    /// from the whole log if there is no checkpoint or it is damaged.
     pub(super) fn replay(mut self, region: &Arc<Region>, is_log_alone: bool) -> Result<Opened> {
-        // It takes long, and calls the program.
+        // Replay may take long, and calls the program's progress function.
         region.storage().end_opening();
         let has_failed_sync = region.live().has_failed_sync();
-        // The log of a store that was compacted does not have all.
+        // The log of a compacted store is not complete.
         let is_compacted = self.superblock.is_compacted;
         let may_begin = is_compacted || !is_log_alone && !has_failed_sync;
         let name = self.superblock.checkpoint.filter(|_| may_begin);
-        // Nothing has been written yet, and a private index is made without the file.
+        // Scan first: nothing is written before the log has been read, and a private index never
+        // writes to the file.
         let base = name.map(|name| self.scan_from_checkpoint(region, name));
         let base = match base {
             Some(Err(error)) if is_compacted => return Err(error),
@@ -107,7 +109,7 @@ impl Opening {
             Access::ReadWrite => {
                 region.claim_live()?;
                 if has_failed_sync {
-                    // So that the next sync writes it.
+                    // Dirty the pages again, so that the next sync writes them.
                     let whole =
                         if is_compacted { None } else { Some(self.scan_whole_log(region)?) };
                     for used in whole.iter().chain(&base).flat_map(Base::used) {
@@ -115,11 +117,13 @@ impl Opening {
                         region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
                     }
                 }
-                // The log alone counts until the index is whole. A superblock that says so already
-                // need not be durable: its writer may have been killed, or its sync has failed.
+                // Until the index is complete, only the log may be trusted, so the superblock must
+                // be "not clean" on the device. If it says so already, write it all the same: that
+                // copy may not be durable, because its writer was killed or its sync failed.
                 region.write_superblock(&mut self.superblock, false)?;
                 if has_failed_sync {
-                    // The other copy may be in the cache alone: on the disk, it may know of no log.
+                    // Write the other copy, too: its last version may be only in the page cache,
+                    // and its version on the device may have no log start.
                     region.write_superblock(&mut self.superblock, false)?;
                 }
             }
@@ -127,7 +131,7 @@ impl Opening {
         }
         if let Some(base) = base {
             match self.rebuild(region, base) {
-                // What is wrong with a checkpoint does not matter to the log.
+                // A damaged checkpoint is no reason to fail if the log is complete.
                 Err(Error::Corrupt { .. }) if !is_compacted => {}
                 rebuilt => {
                     let rebuilt = rebuilt?;
@@ -137,14 +141,14 @@ impl Opening {
         }
         let base = self.scan_whole_log(region)?;
         if self.superblock.checkpoint.take().is_some() && self.access == Access::ReadWrite {
-            // Its segment is about to be used for something else.
+            // Forget the checkpoint durably before its segment is reused.
             region.write_superblock(&mut self.superblock, false)?;
         }
         let rebuilt = self.rebuild(region, base)?;
         self.go_on(rebuilt)
     }
 
-    /// Reads the log from the commit of a checkpoint on.
+    /// Reads the log from the commit of a checkpoint to its end.
     fn scan_from_checkpoint(&self, region: &Region, name: CheckpointName) -> Result<Base> {
         let image = Image::open(&region.view, name)?;
         let state = &image.state;
@@ -153,7 +157,7 @@ impl Opening {
         let mut segments = SegmentTable::of_words(unit_bytes, state.segments.clone());
         segments.mend(region.view.file_bytes());
         if self.superblock.is_compacted {
-            // What was emptied before the checkpoint may have been used again since.
+            // Segments that were emptied before the checkpoint may have been reused since.
             segments.end_all_emptied();
         }
         let mut scan = LogScan {
@@ -162,7 +166,7 @@ impl Opening {
             next_sequence: state.next_sequence,
             ..LogScan::new(unit_bytes)
         };
-        // The log was durable that far: without it there is damage, and more of it before.
+        // The log was durable up to the checkpoint, so a missing start is damage.
         let mut walk =
             LogWalk::new(&region.view, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
                 what: "log start of the checkpoint",
@@ -177,7 +181,8 @@ impl Opening {
         scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         assert!(start.lsn <= scan.end.lsn, "the log has all that the checkpoint has");
         if self.superblock.is_compacted {
-            // There is nothing else to begin with: nothing is written before all of it is known good.
+            // Verify the whole image before anything is written: a compacted store has nothing else
+            // to fall back to.
             let no_slots = |_, _: &[Slot]| Ok(());
             image.for_each_entry(&region.view, |_| false, no_slots, |_| {}, |_| {})?;
         }
@@ -200,8 +205,8 @@ impl Opening {
         Base::new(&region.view, None, scan, segments, self.superblock.is_compacted)
     }
 
-    /// Collects the changes of the log from `rest` on, whose checksums have been verified; returns
-    /// where those begin that did not fit.
+    /// Collects the changes of the log from `rest` on, whose checksums have been verified. Returns
+    /// the position of the first change that did not fit.
     fn collect(
         &self,
         region: &Region,
@@ -230,14 +235,14 @@ impl Opening {
         }
     }
 
-    /// Builds the index: the image of the checkpoint, then what the log did after it.
+    /// Builds the index: loads the image of the checkpoint, then applies the log after it.
     fn rebuild(&self, region: &Arc<Region>, base: Base) -> Result<Rebuilt> {
         let space = Space::complement(HEADER_BYTES / GRANULE_BYTES, base.used());
         let Base { image, mut scan, segments } = base;
         let live = region.live();
         live.clear_identity();
         live.initialize();
-        // Handles that have no lock between their calls have mapped what was there.
+        // Handles without locks between calls may have mapped the old pieces.
         live.change_piece_epoch();
         if mutant::is_made(Mutant::WholeBeforeBuilt) {
             region.set_identity();
@@ -245,8 +250,8 @@ impl Opening {
         region.windows.forget_pieces();
         let mut extents = Extents::begin(region, space);
         extents.set_segments(segments);
-        // Figures that a checkpoint has from the live header of a killed process, for which nothing
-        // vouched: no more than the space that is in use.
+        // The counts in a checkpoint may come from the unverified live header of a killed process,
+        // so bound them by the space in use.
         let space = extents.space();
         let used_bytes = (space.end() * GRANULE_BYTES).saturating_sub(space.free_bytes());
         live.set_log_bytes(scan.log_bytes.min(used_bytes));
@@ -258,11 +263,13 @@ impl Opening {
         state.live_bytes = state.live_bytes.min(used_bytes);
         state.dead_bytes = state.dead_bytes.min(used_bytes);
         if self.superblock.is_compacted {
-            // The first checkpoint of a compacted store counts the space of the big records that it frees.
+            // Recount, because the first checkpoint of a compacted store subtracts the space of the
+            // big records that it frees.
             count_segments_again(&extents, &mut state);
         }
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
-        // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
+        // After a failed sync, pages in the page cache may be clean without being durable, so
+        // allocate new ones.
         if live.has_failed_sync() {
             extents.reserve_lines(LineWindow::Buckets, geometry.bucket_count())?;
         } else {
@@ -292,7 +299,8 @@ impl Opening {
         Ok(Rebuilt { end, state, extents, recovery })
     }
 
-    /// Goes on behind the end of the log of a store whose index has been built.
+    /// Completes the open of a store whose index has been rebuilt, and begins a new segment after
+    /// the end of its log.
     fn go_on(mut self, rebuilt: Rebuilt) -> Result<Opened> {
         let Rebuilt { end, mut state, mut extents, recovery } = rebuilt;
         let region = extents.region().clone();
@@ -306,7 +314,8 @@ impl Opening {
             extents.keep_segments_in_file()?;
         }
         if end.segment_offset != 0 {
-            // Nothing shows which of it a killed process, or a copy, left unsynced.
+            // It is unknown which parts a killed process, or the program that copied the file, left
+            // unsynced.
             self.log.mark_file_unsynced(region.view.file_bytes());
             self.log.leave_segment(&mut extents)?;
             let position = self.log.position();
@@ -314,14 +323,14 @@ impl Opening {
             (state.tail_offset, state.tail_segment) = (position.offset, position.segment_offset);
             live.commit(position.lsn, &state);
         } else {
-            // The next change begins the log.
+            // An empty log: the next change begins it.
             self.superblock.log_start = LogStart::default();
         }
-        // Log, superblock and index have all been written again, for the next sync to see.
+        // Log, superblock and index have all been written again, so the next sync covers them.
         live.clear_sync_failed();
         region.set_identity();
         let mut opened = self.finish(extents, (state, recovery, 0));
-        // Closing takes that back, also of an empty store.
+        // So that the close marks the store clean again, even if it is empty.
         opened.writer.mark = Mark::Changing;
         Ok(opened)
     }
@@ -336,7 +345,8 @@ impl Opening {
         let region = &extents.region().clone();
         let (key_hash, on_recovery) = (self.key_hash(), self.on_recovery.as_ref());
         let extents = Mutex::new(extents);
-        // The bits that a bucket has in both tables, if the image need not look at keys.
+        // The bits that the bucket numbers of both tables share, so that the image can be divided
+        // without reading keys.
         let level = geometry.level().min(image.state.geometry.level());
         each_share(region, level, |share| {
             load_image(region, image, key_hash, (share, &extents), |progress| {
@@ -361,7 +371,7 @@ impl Opening {
                     .try_for_each(|changes| apply_in_order(region, changes, share, &extents))
             })?;
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
-            // Links and what was not committed count as applied with the last.
+            // Links and uncommitted records count as applied with the last part.
             assert!(records <= records_total, "each change is of a record or a copy");
             let records = if scan.unread_from.is_some() { records } else { records_total };
             report_progress(
@@ -377,16 +387,16 @@ impl Opening {
     }
 }
 
-/// Returns the error of a store that was compacted and has no checkpoint, which no writer leaves.
+/// Returns the error for a compacted store without a checkpoint, a state that no writer leaves.
 fn no_checkpoint() -> Error {
     let (what, offset) = ("checkpoint offset", SUPERBLOCK_OFFSETS[0] + 144);
     Error::Corrupt { what, offset, expected: HEADER_BYTES, found: 0 }
 }
 
-/// A share of the buckets, and of what goes to them: each is the business of one thread.
+/// A share of the buckets and of the changes to them, which belongs to one thread.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// The bits of a hash or of a bucket that decide.
+    /// The bits of a hash or of a bucket number that select the share.
     mask: u64,
     value: u64,
 }
@@ -398,7 +408,7 @@ impl Share {
     }
 }
 
-/// Calls `each` with shares that have all buckets of a table of a level.
+/// Calls `each` for the shares that together have all buckets of a table of this level.
 fn each_share(
     region: &Region,
     level: u32,
@@ -411,7 +421,7 @@ fn each_share(
     each_half(region, "splitpoint-index", [0, mask].map(|value| Share { mask, value }), each)
 }
 
-/// Puts the slots of a share of the buckets of a checkpoint into an empty table of any geometry.
+/// Inserts the slots of a share of the buckets of a checkpoint into an empty table of any geometry.
 fn load_image(
     region: &Region,
     image: &Image,

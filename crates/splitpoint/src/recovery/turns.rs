@@ -1,4 +1,5 @@
-//! Reads the state of the writer again, for a handle that changes the file by turns.
+//! Reloads the state of the writer at the start of a turn, for a handle that changes the file by
+//! turns.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::region::{Extents, Region, read_superblock, unknown_features};
 use crate::stats::Recovery;
 use crate::store::{LastTurn, Mark, TakeOver, Writer, committed_position};
 
-/// Goes on where the writer before has ended.
+/// Continues where the previous writer has ended.
 #[derive(Debug)]
 pub(super) struct GoOn {
     pub(super) hash: HashFunction,
@@ -27,7 +28,8 @@ impl TakeOver for GoOn {
     ) -> Result<Writer> {
         let superblock = read_superblock(region.storage())?;
         if superblock.uuid != before.superblock.uuid {
-            // Cut to nothing by a stranger, and made again since: nothing that this handle knows is there.
+            // Another program has truncated the file, and a new store was created in it since:
+            // nothing that this handle has cached is valid.
             return Err(Error::Poisoned {
                 reason: "another store is in the file by now; open it again".to_string(),
             });
@@ -56,7 +58,8 @@ impl TakeOver for GoOn {
             }
             LastTurn::Killed => {
                 mark = Some(Mark::NotClean);
-                // A copy may have been made since this handle claimed them.
+                // The file may have been copied (reflinked) since this handle claimed its blocks,
+                // so claim them again.
                 region.storage().forget_claims();
                 opening.warm_restart(region, false)?
             }
@@ -68,8 +71,8 @@ impl TakeOver for GoOn {
 }
 
 impl Opening {
-    /// Goes on with the tables of a turn that has ended: nothing is half made. `before` has what this handle
-    /// has mapped in an earlier one.
+    /// Uses the tables that an ended turn left: no change is unfinished. `before` has the mappings
+    /// of this handle's own earlier turn.
     pub(super) fn go_on_from_turn(
         &mut self,
         region: &Arc<Region>,
@@ -86,7 +89,7 @@ impl Opening {
         Ok((extents, (state, Recovery::WarmRestart { records: 0 }, durable_lsn)))
     }
 
-    /// Goes on with the tables of a store that another handle has closed.
+    /// Uses the tables of a store that another handle has closed.
     fn go_on_from_close(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
         let (expected, found) = (self.superblock.live_crc.into(), region.live().crc().into());
         let damaged =

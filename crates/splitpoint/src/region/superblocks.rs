@@ -1,8 +1,12 @@
-//! Superblocks: each is written over a copy whose loss loses nothing, so a torn write leaves the other.
+//! Superblocks: each write goes to the copy that may be lost, so a torn write leaves the other copy
+//! intact.
 //!
-//! That is the older one, unless a failed write has torn the newer one, or that says of itself that its loss loses
-//! nothing. Another handle may have written the newer one and not waited for it, perhaps because its process was
-//! killed, so a handle that does not know it to be durable makes it so before it writes over the older one.
+//! The copy that may be lost is the older one, with two exceptions: a failed write has torn the
+//! newer copy, or the newer copy is marked as one whose loss loses nothing (`may_be_lost`).
+//!
+//! The newer copy may not be durable: another handle may have written it without waiting, perhaps
+//! because its process was killed. So before a handle overwrites the older copy, it syncs the newer
+//! one, unless it knows that the newer one is durable.
 
 use std::ops::Range;
 use std::path::Path;
@@ -23,12 +27,12 @@ use crate::piece::piece_of;
 use crate::storage::Storage;
 use crate::testing::mutant::{self, Mutant};
 
-/// The largest file whose close computes the checksum of the index. An open computes it again, and behind a
-/// power loss it may read the whole log.
+/// The largest file whose close computes a checksum of the index. The next open computes it again,
+/// and after a power loss it may have to read the whole log.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
 
 impl Region {
-    /// Writes the superblock, and waits until it is durable.
+    /// Writes the superblock and syncs it.
     pub(crate) fn write_superblock(
         &self,
         superblock: &mut Superblock,
@@ -40,8 +44,9 @@ impl Region {
         Ok(())
     }
 
-    /// Writes a superblock with the same content, "not clean" or with the checksum of the index at a close, and
-    /// does not wait. Until it is durable a power loss may leave the one before.
+    /// Writes a superblock with the same content without syncing it: "not clean", or, at a close,
+    /// clean with the checksum of the index. Until it is durable, a power loss may leave the
+    /// previous superblock.
     pub(crate) fn write_unsynced(
         &self,
         superblock: &mut Superblock,
@@ -55,12 +60,14 @@ impl Region {
         Ok(())
     }
 
-    /// Notes that a superblock is durable, or that there is nothing yet which its loss would lose.
+    /// Records that the superblock of this generation is durable, or that its loss would lose
+    /// nothing.
     pub(crate) fn note_durable_generation(&self, generation: u64) {
         self.durable_generation.fetch_max(generation, Ordering::Relaxed);
     }
 
-    /// Returns the newest generation of the superblocks that are in a range of the file; 0 if none is.
+    /// Returns the highest generation of the superblocks within a range of the file; 0 if there is
+    /// none.
     pub(super) fn newest_generation_in(&self, range: Range<u64>) -> u64 {
         let is_inside =
             |&offset: &u64| range.start <= offset && offset + SUPERBLOCK_BYTES <= range.end;
@@ -76,9 +83,10 @@ impl Region {
         Superblock::decode(&self.storage().read(offset, SUPERBLOCK_BYTES)).ok()
     }
 
-    /// Writes the superblock over both copies, "not clean", and returns it as written. Neither need be durable.
+    /// Writes the superblock to both copies, "not clean", and returns it as written. Neither copy
+    /// needs to be durable.
     ///
-    /// Only for a store in which nothing is durable yet, where a torn write loses nothing.
+    /// Only for a store without durable content, which has nothing to lose by a torn write.
     pub(crate) fn place_both_superblocks(&self, superblock: &Superblock) -> Result<Superblock> {
         self.note_durable_generation(superblock.generation);
         let first = self.place_superblock(superblock, false)?;
@@ -86,7 +94,7 @@ impl Region {
         self.place_superblock(&first, false)
     }
 
-    /// Writes the superblock, and returns it as written. The caller makes it durable.
+    /// Writes the superblock, and returns it as written. The caller syncs it.
     pub(crate) fn place_superblock(
         &self,
         superblock: &Superblock,
@@ -109,7 +117,9 @@ impl Region {
         let newest = self.newest_of(superblock);
         next.generation +=
             if self.goes_over_same_copy(superblock, newest.as_ref())? { 2 } else { 1 };
-        // Behind a power loss "not clean" is as good, so the session after this one goes over the same copy.
+        // After a power loss, the older "not clean" copy with the same content would serve as well.
+        // So this copy is marked as one that may be lost, and the next session overwrites it rather
+        // than the other.
         next.may_be_lost |= next.is_clean
             && newest.is_some_and(|newest| !newest.is_clean && newest.has_content_of(&next));
         next.live_crc = if next.is_clean { self.live().crc() } else { 0 };
@@ -121,8 +131,8 @@ impl Region {
         Ok(next)
     }
 
-    /// Returns the newest superblock as it is in the file, if it is whole there: what the caller has changed of
-    /// it is not.
+    /// Returns the newest superblock as the file has it, without the changes that the caller has
+    /// made in memory; `None` if that copy is not valid in the file.
     fn newest_of(&self, superblock: &Superblock) -> Option<Superblock> {
         if self.storage().is_volatile() {
             return None;
@@ -131,9 +141,11 @@ impl Region {
         found.filter(|found| found.generation == superblock.generation)
     }
 
-    /// Returns whether the superblock after this one goes over the same copy, because the other one has to stay.
+    /// Returns whether the next superblock overwrites the same copy as this one, because the other
+    /// copy must survive. If neither may be overwritten, first syncs the newest.
     ///
-    /// A power loss, damage or a failed write may have left one copy alone that is whole, whatever its flag says.
+    /// A power loss, damage or a failed write may have left only one valid copy. That copy must
+    /// survive even if it is marked as one that may be lost.
     fn goes_over_same_copy(
         &self,
         superblock: &Superblock,
@@ -155,7 +167,8 @@ impl Region {
             return Ok(true);
         }
         if newest.is_some() {
-            // Nothing else is there, or nothing of the same content, so it has to be durable first.
+            // The newest is the only valid copy, or the only one with its content, so it must be
+            // durable before the other copy is overwritten.
             if self.live().has_failed_sync() {
                 self.write_again(own, SUPERBLOCK_BYTES)?;
             }
@@ -164,13 +177,15 @@ impl Region {
         Ok(false)
     }
 
-    /// Returns the checksum of the index with which a close can say that the store is clean, if it is one whose
-    /// log a replay reads in no time and whose next record will have nothing but zeros behind it.
+    /// Returns the checksum of the index with which a close can mark the store clean without
+    /// syncing the index. `None` unless the file is so small that replaying its log is cheap, and
+    /// the rest of the tail segment is zero.
     pub(crate) fn index_crc_to_close_with(&self, superblock: &Superblock) -> Option<u32> {
         if self.storage().is_volatile() {
             return None;
         }
-        // A replay of the log alone leads to the same store.
+        // A replay of the complete log must give the same store, so nothing may depend on copies
+        // that compaction made or on a checkpoint.
         let has_copies = superblock.is_compacted || self.live().committed().1.head_segment != 0;
         let has_log = superblock.log_start != LogStart::default();
         let is_replayed = has_log && !has_copies && superblock.checkpoint.is_none();
@@ -180,10 +195,11 @@ impl Region {
         index_crc.filter(|_| self.storage().vouch_for_reads().is_ok())
     }
 
-    /// Returns whether the tables are what they were when this superblock was written by a close, and, for a
-    /// writer, the log behind its end. They may be changing, so "no" is an answer for this look.
+    /// Returns whether the tables are still those of the close that wrote this superblock and, for
+    /// a writer, whether the rest of the tail segment is still zero. Another handle may be changing
+    /// them, so `false` holds only for this call.
     ///
-    /// The live header was found valid.
+    /// The caller has validated the live header.
     pub(crate) fn is_as_closed(&self, superblock: &Superblock, access: Access) -> bool {
         assert!(superblock.is_clean, "only a close has checksums");
         if self.live().crc() != superblock.live_crc {
@@ -192,7 +208,7 @@ impl Region {
         let Some(index_crc) = superblock.index_crc else { return true };
         let is_index =
             || self.index_crc() == Some(index_crc) || mutant::is_made(Mutant::TrustsIndexUnread);
-        // What follows is for the next writer to find.
+        // Only a writer appends there, so a read-only handle leaves this check to the next writer.
         let is_log = || {
             access == Access::ReadOnly
                 || self.is_blank_behind_log()
@@ -201,8 +217,10 @@ impl Region {
         is_index() && is_log() && self.storage().vouch_for_reads().is_ok()
     }
 
-    /// Returns whether there is nothing behind the last record in its segment: no record of a later session, of
-    /// which a power loss may have left a part, and which might follow a new one of the same size.
+    /// Returns whether all bytes of the tail segment after the last record are zero. Otherwise they
+    /// may be a record of a lost later session, of which a power loss has left a part. If the next
+    /// record happened to have the size of the first lost one, a scan of the log could take the
+    /// remains for its successor.
     fn is_blank_behind_log(&self) -> bool {
         let (_, state) = self.live().committed();
         if state.tail_segment == 0 {
@@ -212,12 +230,12 @@ impl Region {
         let end = state.tail_segment + header.segment_bytes;
         let Some(bytes) = end.checked_sub(state.tail_offset) else { return false };
         let mut is_blank = true;
-        // Many at once: one by one they take 35 us of 64 KiB.
+        // OR all bytes instead of stopping at the first: compared one by one, 64 KiB take 35 us.
         let look = |bytes: &[u8]| is_blank &= bytes.iter().fold(0, |all, byte| all | byte) == 0;
         self.read_small(state.tail_offset, bytes, look).is_some() && is_blank
     }
 
-    /// Returns the checksum of the buckets and of the overflow lines that are in use.
+    /// Returns the checksum of all buckets and of the overflow lines in use.
     fn index_crc(&self) -> Option<u32> {
         let live = self.live();
         let used = [
@@ -238,8 +256,8 @@ impl Region {
         Some(crc)
     }
 
-    /// Shows `look` a part of a small file, piece by piece; what it has seen counts when the storage has vouched
-    /// for its reads.
+    /// Passes a range of a small file to `look`, chunk by chunk. The caller must discard the result
+    /// unless the storage then vouches for its reads.
     fn read_small(&self, offset: u64, bytes: u64, mut look: impl FnMut(&[u8])) -> Option<()> {
         if bytes > SMALL_FILE_BYTES {
             return None;
@@ -285,7 +303,8 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
     if let Some(newest) = newest(&copies) {
         return Ok(newest.clone());
     }
-    // What is wrong with a copy that has its magic says more than that the other has none.
+    // If one copy has its magic, report its fault: it says more than that the other copy has no
+    // magic.
     let fields = SUPERBLOCK_OFFSETS.into_iter().zip(&copies).find_map(|(start, copy)| match copy {
         Err(SuperblockFault::Field { what, offset, expected, found }) => {
             Some((*what, start + offset, *expected, *found))
@@ -298,8 +317,8 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
     })
 }
 
-/// Refuses a store that a newer version has written: a copy that says so counts more than an older one
-/// of this version.
+/// Refuses a store that a newer version has written. A copy of a newer version counts even if the
+/// other copy is valid for this version.
 ///
 /// # Errors
 ///
