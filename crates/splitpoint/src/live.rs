@@ -113,7 +113,7 @@ const _: () = assert!(INODE_OFFSET == LIVE_OFFSET + INODE as u64 * 8);
 const _: () = assert!(PIECES[0] + PIECE_COUNT_MAX == PIECES[1]);
 const _: () = assert!(PIECES[1] + PIECE_COUNT_MAX == WORD_COUNT);
 
-/// The counts and the log position that a commit publishes with its log sequence number.
+/// The counts and the log position that a commit publishes together with its log sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitState {
     pub(crate) record_count: u64,
@@ -123,14 +123,14 @@ pub(crate) struct CommitState {
     pub(crate) tail_offset: u64,
     /// Offset of the tail segment, 0 in an empty log.
     pub(crate) tail_segment: u64,
-    /// Where the next record goes that compaction moves; 0 before the first one.
+    /// The compacted head: where compaction writes the next moved record; 0 before the first one.
     pub(crate) head_offset: u64,
-    /// Offset of the segment of that, or 0.
+    /// Offset of the segment of the compacted head, or 0.
     pub(crate) head_segment: u64,
 }
 
-/// Updates of the counts. They saturate, because those of a malicious file need not add up; `check`
-/// compares them with the index.
+/// Updates of the counts. They saturate, because the counts of a malicious file need not be
+/// consistent; `check` compares them with the index.
 impl CommitState {
     /// Counts a put of `bytes`, and the record of `replaced` bytes that it replaces, if the key
     /// existed.
@@ -180,7 +180,8 @@ impl<'a> Live<'a> {
         self.0[word].load(Ordering::Acquire)
     }
 
-    /// Stores a word. In a test the process may be killed before and after it.
+    /// Stores a word with release ordering. Before and after it, tests may simulate a kill of the
+    /// process.
     fn store(self, word: usize, value: u64) {
         may_be_killed();
         self.0[word].store(value, Ordering::Release);
@@ -193,26 +194,27 @@ impl<'a> Live<'a> {
         &self.0[SHAPE]
     }
 
-    /// Returns a number that changes when a piece of the index has gone or moved.
+    /// Returns the piece epoch, which changes when a piece of the index was removed or moved.
     #[inline]
     pub(crate) fn piece_epoch(self) -> u64 {
         self.load(PIECE_EPOCH)
     }
 
-    /// Tells readers of other processes that a piece has gone or moved, so that they look again.
+    /// Advances the piece epoch, so that readers of other processes notice that a piece was removed
+    /// or moved.
     pub(crate) fn change_piece_epoch(self) {
         self.store(PIECE_EPOCH, self.load(PIECE_EPOCH).wrapping_add(1));
-        // What is stored to the granules from now on comes after it.
+        // Orders the epoch before all later stores to the granules of the old piece.
         fence(Ordering::SeqCst);
     }
 
     /// Resets every word, for a table of one bucket without pieces.
     ///
-    /// Readers that have mapped the pieces before notice by a change of the piece epoch afterwards.
+    /// The caller then advances the piece epoch, for readers that have mapped the old pieces.
     pub(crate) fn initialize(self) {
         for (number, word) in self.0.iter().enumerate() {
-            // The next process must still repair a failed sync, even after a kill. An epoch that began
-            // anew would be the one that a reader knows.
+            // Keep the record of a failed sync: the next process must repair it, even after a kill.
+            // Keep the epoch: if it restarted, it might reach a value that a reader has seen.
             if number != SYNC_FAILED && number != PIECE_EPOCH {
                 word.store(0, Ordering::Relaxed);
             }
@@ -225,7 +227,7 @@ impl<'a> Live<'a> {
         self.store(NEXT_SEQUENCE, 1);
     }
 
-    /// Records which file is written to, on which boot.
+    /// Records the identity of the file, and the boot on which it is written to.
     pub(crate) fn set_identity(self, identity: Identity) {
         let [low, high] = boot_words(identity);
         self.store(BOOT_ID, low);
@@ -236,14 +238,14 @@ impl<'a> Live<'a> {
         self.store(MOUNT, identity.mount_id);
     }
 
-    /// Erases the boot id of [`set_identity`](Self::set_identity), because the tables are
-    /// incomplete.
+    /// Erases the boot id that [`set_identity`](Self::set_identity) has stored, because the tables
+    /// are incomplete.
     pub(crate) fn clear_identity(self) {
         self.store(BOOT_ID, 0);
         self.store(BOOT_ID + 1, 0);
     }
 
-    /// Records which process is the writer, and since when it is.
+    /// Records the process id of the writer, and since when it is the writer.
     pub(crate) fn set_pid(self, pid: u32, since_boot: Duration) {
         self.store(PID, since_boot.as_secs() << 32 | u64::from(pid));
     }
@@ -253,20 +255,20 @@ impl<'a> Live<'a> {
         self.store(PID, 0);
     }
 
-    /// Returns whether a writer is recorded, which may have been killed.
+    /// Returns whether a writer is recorded. That writer may have been killed.
     #[inline]
     pub(crate) fn has_pid(self) -> bool {
         self.load(PID) != 0
     }
 
-    /// Returns whether a process on this boot wrote the header to this file, through this mount.
+    /// Returns whether the header was stored on this boot, for this file, through this mount.
     pub(crate) fn is_of(self, identity: Identity) -> bool {
         identity.mount_id != 0 && self.load(MOUNT) == identity.mount_id && self.is_of_file(identity)
     }
 
-    /// Returns whether a process on this boot wrote the header to this file, through any mount.
+    /// Returns whether the header was stored on this boot, for this file, through any mount.
     ///
-    /// This proves something only while the writer lives, or beside a
+    /// This proves that the header is current only while the writer is running, or together with a
     /// [write hint](crate::storage::Storage::has_write_hint).
     pub(crate) fn is_of_file(self, identity: Identity) -> bool {
         identity.boot_id != [0; 16]
@@ -275,7 +277,8 @@ impl<'a> Live<'a> {
             && self.load(BIRTH) == identity.birth_ns
     }
 
-    /// Publishes a commit: first its state, then the word that switches to it.
+    /// Publishes a commit: stores its state into the inactive slot, then switches to it by one
+    /// word.
     #[inline]
     pub(crate) fn commit(self, lsn: u64, state: &CommitState) {
         debug_assert!(lsn.is_multiple_of(8));
@@ -283,7 +286,8 @@ impl<'a> Live<'a> {
         let number = (self.0[COMMIT].load(Ordering::Relaxed) & 1) ^ 1;
         let words = &self.0[COMMIT_STATES[number as usize]..];
         may_be_killed();
-        // Who loads a word of this state sees the commit before, and finds that the word has changed.
+        // Seqlock: a reader that loads a word stored below also sees the previous commit word, so
+        // its second load of that word differs and it retries.
         fence(Ordering::Release);
         words[0].store(state.record_count, Ordering::Relaxed);
         words[1].store(state.live_bytes, Ordering::Relaxed);
@@ -299,7 +303,7 @@ impl<'a> Live<'a> {
 
     /// Returns the last commit.
     ///
-    /// A reader may load words of two commits, so it loads the switching word again afterwards.
+    /// The loads may mix the words of two commits, so the commit word is loaded again afterwards.
     pub(crate) fn committed(self) -> (u64, CommitState) {
         loop {
             let word = self.load(COMMIT);
@@ -313,11 +317,12 @@ impl<'a> Live<'a> {
                 head_offset: self.load(at + 5),
                 head_segment: self.load(at + 6),
             };
-            // One commit meanwhile does not touch this state; a second one does. Where records move in
-            // memory, or a segment of a file is emptied, without a record in the log, commits of one
-            // sequence number follow each other, and two of them go unnoticed: then the counts may be of
-            // different commits. In a file only the dead bytes can be; in memory that of records too,
-            // where deletes leave no tombstone. Nothing is decided by those.
+            // One concurrent commit does not touch this state; a second one does. Commits without a
+            // record in the log keep the sequence number: moves of records in memory, and emptied
+            // segments of a file. Two of these in a row restore the commit word and go unnoticed
+            // (an ABA), so the counts may be of different commits. In a file this can affect only
+            // the dead bytes; in memory also the record count, where deletes leave no tombstone. No
+            // decision depends on these.
             if self.load(COMMIT) == word {
                 return (word & !7, state);
             }
@@ -325,9 +330,9 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Returns two numbers that are the same as before if no key was stored or deleted meanwhile: the log
-    /// sequence number of a recent commit, and the number of records, which becomes smaller with a delete
-    /// for which the log has no room.
+    /// Returns two numbers that both stay the same as long as no key is stored or deleted: the log
+    /// sequence number of a recent commit, and the number of records, which decreases even with a
+    /// delete for which the log has no space.
     #[inline]
     pub(crate) fn last_change(self) -> (u64, u64) {
         loop {
@@ -353,8 +358,8 @@ impl<'a> Live<'a> {
         self.store(DURABLE, lsn);
     }
 
-    /// Notes that the log is durable up to `lsn`, unless more of it is: also for a handle without the
-    /// place of the writer.
+    /// Raises the durable LSN to `lsn` unless it is higher already. Atomic, so a handle that is not
+    /// the writer may call it.
     pub(crate) fn raise_durable_lsn(self, lsn: u64) {
         may_be_killed();
         self.0[DURABLE].fetch_max(lsn, Ordering::AcqRel);
@@ -363,7 +368,7 @@ impl<'a> Live<'a> {
 
     /// Returns whether a sync has failed since the tables were built.
     ///
-    /// The kernel marks the pages that it could not write as clean, so a later sync skips them, and
+    /// The kernel marks pages whose write-back has failed as clean, so a later sync skips them, and
     /// the page cache may drop them.
     pub(crate) fn has_failed_sync(self) -> bool {
         self.load(SYNC_FAILED) != 0
@@ -374,7 +379,8 @@ impl<'a> Live<'a> {
         self.store(SYNC_FAILED, 1);
     }
 
-    /// Erases that record, once everything that the file needs has been written again.
+    /// Erases the record of a failed sync, once every page that the file needs has been written
+    /// again.
     pub(crate) fn clear_sync_failed(self) {
         self.store(SYNC_FAILED, 0);
     }
@@ -403,13 +409,13 @@ impl<'a> Live<'a> {
         self.store(NEXT_SEQUENCE, sequence);
     }
 
-    /// Returns the segment of the file that the segment table is in.
+    /// Returns the extent of the segment table.
     pub(crate) fn segment_table(self) -> Option<Extent> {
         let word = self.load(SEGMENT_TABLE);
         (word != 0).then_some(Extent { granule: word & u64::from(u32::MAX), count: word >> 32 })
     }
 
-    /// Records where the segment table is.
+    /// Records the extent of the segment table.
     pub(crate) fn set_segment_table(self, extent: Option<Extent>) {
         let word = extent.map_or(0, |extent| extent.count << 32 | extent.granule);
         self.store(SEGMENT_TABLE, word);
@@ -420,7 +426,7 @@ impl<'a> Live<'a> {
         self.load(TABLE_SEQUENCE)
     }
 
-    /// Records that the segment table has every segment so far.
+    /// Records that the segment table includes every segment begun so far.
     pub(crate) fn note_table_changed(self) {
         self.store(TABLE_SEQUENCE, self.next_sequence());
     }
@@ -451,8 +457,9 @@ impl<'a> Live<'a> {
 
     /// Replaces the free list.
     ///
-    /// A process killed halfway leaves a count that is too low, never one that is too high: a
-    /// writer that relies on the count must get its lines.
+    /// The order of the stores is chosen so that a process killed between them leaves a count that
+    /// is too low, never one that is too high: a writer that relies on the count must find as many
+    /// lines.
     pub(crate) fn set_free_lines(self, first: Option<LineNumber>, count: u64) {
         if count < self.load(FREE_LINE_COUNT) {
             self.store(FREE_LINE_COUNT, count);
@@ -472,7 +479,7 @@ impl<'a> Live<'a> {
         self.load(PIECES[window.number()] + piece)
     }
 
-    /// Returns where in the file the first granule of a piece is noted, for messages.
+    /// Returns the file offset of the word with the first granule of a piece, for messages.
     pub(crate) fn piece_offset(window: LineWindow, piece: usize) -> u64 {
         LIVE_OFFSET + (PIECES[window.number()] + piece) as u64 * 8
     }
@@ -485,14 +492,14 @@ impl<'a> Live<'a> {
         self.store(PIECE_COUNTS[window.number()], piece as u64 + 1);
     }
 
-    /// Notes that a piece of a window has moved.
+    /// Records the new place of a piece of a window.
     pub(crate) fn move_piece(self, window: LineWindow, piece: usize, granule: u64) {
         assert!(piece < self.piece_count(window), "a window has the piece");
         self.store(PIECES[window.number()] + piece, granule);
         self.change_piece_epoch();
     }
 
-    /// Removes the last piece of a window, of which nothing is in use.
+    /// Removes the last piece of a window. None of its lines may be in use.
     pub(crate) fn remove_piece(self, window: LineWindow) {
         let piece_count = self.piece_count(window);
         assert!(piece_count > 0, "a window has the piece");
@@ -512,12 +519,13 @@ impl<'a> Live<'a> {
 
     /// Stores the free space.
     ///
-    /// The list is empty while it changes, so a process killed halfway leaks some granules, but
-    /// never leaves one with two uses.
+    /// The list is empty while it changes, so a process killed in between leaks granules, but never
+    /// leaves one with two uses.
     pub(crate) fn set_space(self, space: &Space) {
         self.store(EXTENT_COUNT, 0);
         self.store(END, space.end());
-        // What the list has no room for is found again by the next open of a compacted store.
+        // Extents beyond the capacity of the list are found again by the next open of a compacted
+        // store.
         let count = space.free().len().min(Space::EXTENT_COUNT_MAX);
         for (i, extent) in space.free()[..count].iter().enumerate() {
             debug_assert!(extent.granule >> 32 == 0);
@@ -527,14 +535,14 @@ impl<'a> Live<'a> {
         self.store(EXTENT_COUNT, u64::from(self.space_crc(count)) << 32 | count as u64);
     }
 
-    /// Returns the checksum of the end of the file and of the first `count` extents. Damage there
-    /// would give granules two uses.
+    /// Returns the checksum of the end of the file and of the first `count` extents. It exists
+    /// because damage there would give granules two uses.
     fn space_crc(self, count: usize) -> u32 {
         let words = [END].into_iter().chain(EXTENTS..EXTENTS + count);
         words.fold(0, |crc, word| checksum::crc32c_append_words(crc, &[], [self.load(word)]))
     }
 
-    /// Returns the segments of checkpoints, finished or not.
+    /// Returns the segments of checkpoints, complete or not.
     pub(crate) fn checkpoint_extents(self) -> [Option<Extent>; 2] {
         [0, 1].map(|place| {
             let (granule, count) =
@@ -543,8 +551,9 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Records the segment of a checkpoint before it is allocated, and erases the record after it
-    /// is freed. A process killed between the two leaves a record of free granules.
+    /// Records the segment of a checkpoint, or that there is none. Callers record a segment before
+    /// it is allocated and erase the record after it is freed, so a killed process may leave a
+    /// record of free granules, but never an allocated checkpoint without a record.
     pub(crate) fn set_checkpoint_extent(self, place: usize, extent: Option<Extent>) {
         self.store(CHECKPOINTS + 2 * place + 1, 0);
         let Extent { granule, count } = extent.unwrap_or(Extent { granule: 0, count: 0 });
@@ -561,7 +570,8 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Checks every field against the size of the file, so that no field can lead outside of it.
+    /// Checks every field against the size of the file, so that no field can lead outside of the
+    /// file.
     pub(crate) fn validate(self, file_bytes: u64) -> Result<()> {
         let at = |word: usize| LIVE_OFFSET + word as u64 * 8;
         let check = |is_valid: bool, what, word: usize, expected: u64| {

@@ -247,8 +247,8 @@ impl Pins {
         used.iter().all(|place| place.0[(parity & 1) as usize].count.load(Ordering::Acquire) == 0)
     }
 
-    /// Callers also hold the writer's lock, so this mutex is never contended; it only makes the
-    /// state safe to share. A poisoned state stays consistent, because no step panics halfway.
+    /// Callers that change the state hold the writer's lock as well. This mutex makes the calls
+    /// sound without relying on that.
     fn periods(&self) -> MutexGuard<'_, Periods> {
         self.periods.lock().unwrap_or_else(PoisonError::into_inner)
     }

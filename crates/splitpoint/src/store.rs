@@ -1,20 +1,20 @@
-//! The state of an open store and its changes: the one place where log and index meet.
+//! The state of an open store and its changes: the only place where log and index meet.
 //!
-//! A change goes in this order: the record is appended, its slot is stored, the commit is
-//! published; then a bucket is split or merged if that is due.
+//! A change takes these steps in order: append the record, store its slot, publish the commit; then
+//! split or merge a bucket if that is due.
 //!
 //! # Invariants
 //!
 //! - Only the thread that holds the lock of [`Writer`] stores to the file.
-//! - The superblock says "not clean" before anything else of the file changes; on the disk too, unless it has
-//!   checksums of what changes.
-//! - An error leaves the store as it was before the change, except for room that was allocated.
+//! - The superblock is "not clean" before anything else in the file changes. It is so on the
+//!   device, too, unless the clean superblock has checksums of what changes.
+//! - An error leaves the store as it was before the change, except for space that was allocated.
 //!
 //! # Not here
 //!
-//! What a program calls is in `db`; how a store is opened is in `recovery`. Of what is done to an
-//! open store this module has reading and waiting for the device; changes are in `put` and `batch`,
-//! splits and merges in `resize`, checkpoints in `checkpointing`, the mark "clean" in `closing`.
+//! The API is in `db`, opening in `recovery`. Of the operations on an open store, this module has
+//! lookups and the wait for the device; changes are in `put` and `batch`, splits and merges in
+//! `resize`, checkpoints in `checkpointing`, the clean mark in `closing`.
 
 mod accounting;
 mod batch;
@@ -95,30 +95,31 @@ pub(crate) use turns::{Changing, LastTurn, TakeOver};
 use turns::{Turn, Turns};
 pub(crate) use versions::{Hold, Places, Versions};
 
-/// Keys that are looked up or changed together, while the buckets of as many others are on their way: 0.85
-/// to 0.91 of the time of 32 at once (`record/2026-11-23-xeon-106-2core`).
+/// Keys that are looked up or changed as one group, while the buckets of the next group are being
+/// prefetched. Takes 0.85 to 0.91 of the time of groups of 32 (`record/2026-11-23-xeon-106-2core`).
 const GROUP: usize = 16;
 
-/// Stores that this process has opened.
+/// Number of stores that this process has opened.
 static STORES: AtomicU64 = AtomicU64::new(0);
 
-/// What the threads of a handle share.
+/// The state that the threads of a handle share.
 pub(crate) struct Store {
-    /// Which of this process it is.
+    /// Identifies the store within this process.
     pub(crate) number: u64,
     pub(crate) region: Arc<Region>,
     pub(crate) hash: HashFunction,
     pub(crate) seed: u64,
     pub(crate) access: Access,
     origin: Origin,
-    /// Where lookups take the short way: anywhere, unless the store is a file that this handle may
-    /// change, and nowhere if another process may change it.
+    /// The processes in which lookups may take the fast path: all for a table in memory or a
+    /// private index; only the one that opened it for a file that this handle may change; none if
+    /// another process may change the file.
     readable_in: Origin,
     /// What a handle has that reads beside a writer.
     pub(crate) reader: Option<Reader>,
     /// What a handle that may write knows of readers in other processes, if it lets any in.
     pub(crate) others: Option<Arc<OtherReaders>>,
-    /// What a handle has that changes the file by turns.
+    /// Set on a handle that changes the file by turns.
     turns: Option<Box<Turns>>,
     /// See `Options::lock_timeout`.
     pub(crate) lock_timeout: Option<Duration>,
@@ -127,24 +128,25 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     pub(crate) group: GroupCommit,
     instrument: Option<Instrument>,
-    /// Since when snapshots, scans and backups go on.
+    /// The moments to which open snapshots, scans and backups look back.
     pub(crate) horizons: Horizons,
-    /// What was deleted since then.
+    /// Where records are that were deleted since the oldest of these moments.
     graves: Graves,
     /// See `Options::max_snapshot_pin`.
     max_snapshot_pin: Option<u64>,
     /// See `Options::transaction_bytes`.
     pub(crate) transaction_bytes: u64,
     writer: Mutex<Writer>,
-    /// The [`this_thread`] that runs a function of the program while it holds the lock, or 0.
+    /// The [`this_thread`] number of the thread that runs a function of the program under the lock,
+    /// or 0.
     calling: AtomicUsize,
-    /// Held while a superblock is written without the lock of the writer.
+    /// Held while a superblock is written without the writer's lock.
     superblock_writes: Mutex<()>,
-    /// Held while the reserve is regained without the lock of the writer.
+    /// Held while the reserve is refilled without the writer's lock.
     regaining: Mutex<()>,
 }
 
-/// What only the thread that holds the lock uses.
+/// The state that only the thread with the writer's lock uses.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says something else about the handle")]
 pub(crate) struct Writer {
@@ -152,33 +154,35 @@ pub(crate) struct Writer {
     pub(crate) extents: Extents,
     pub(crate) state: CommitState,
     pub(crate) superblock: Superblock,
-    /// Application data that could not be written: the file may have it all the same.
+    /// Application data whose write failed. The file may have it all the same.
     doubtful_data: Option<[u8; APPLICATION_BYTES]>,
     pub(crate) mark: Mark,
     /// Where the log ended when the store was opened.
     opened_lsn: u64,
-    /// Size of the file at its first change, durable by the first sync at the latest; 0 if there was none.
+    /// Size of the file at its first change, which the first sync makes durable at the latest; 0 if
+    /// there was no change.
     begun_file_bytes: u64,
     pub(crate) pace: Pace,
-    /// Whether each store takes room of the file system.
+    /// Whether stores through the mapping may allocate space, as on a copy-on-write file system.
     needs_room: bool,
     pub(crate) is_closed: bool,
-    /// Whether the close gives small parts of the file back as well.
+    /// Whether the close also punches holes for small free extents.
     is_maintained: bool,
-    /// Of a handle that takes turns.
+    /// The state of the turn, on a handle that takes turns.
     turn: Turn,
     pub(crate) checkpoints: Checkpointing,
-    /// Compaction, where space is used again.
+    /// The state of compaction; `None` if this handle does not compact.
     compacting: Option<Box<Compacting>>,
-    /// Bytes of dead records whose segments were emptied: they are not in the counts any more.
+    /// Bytes of dead records in segments that have been emptied, which the counts no longer
+    /// include.
     retired_bytes: u64,
-    /// From which log sequence number on it is worth trying again to regain the reserve.
+    /// The log sequence number from which it is worth trying again to refill the reserve.
     regaining_lsn: u64,
-    /// Dead bytes of which nothing could be used again, at the last attempt of a put.
+    /// Dead bytes when a put last failed to gain any space by compaction.
     pub(crate) hopeless_dead_bytes: u64,
-    /// Whether there may be records that no slot holds and that were not counted as dead, after an error.
+    /// Whether an error may have left records that no slot holds and that were not counted as dead.
     pub(crate) has_stray_records: bool,
-    /// Changes since the store was opened, those of a batch counted as one.
+    /// Changes since the store was opened; a batch counts as one.
     pub(crate) change_count: u64,
     scratch: Scratch,
 }
@@ -218,7 +222,8 @@ impl Writer {
 }
 
 impl Writer {
-    /// Returns another one that a handle which takes turns uses to look at the file.
+    /// Returns a second writer state, which a handle that takes turns uses to look at the file
+    /// outside of its turns.
     fn looking(&self, region: &Arc<Region>) -> Self {
         let (least, most) = (self.superblock.segment_bytes_min, self.superblock.segment_bytes_max);
         let mut log = Appender::new(0, least.into(), most.into());
@@ -226,7 +231,7 @@ impl Writer {
         Self::new(log, Extents::of(region), self.state, self.superblock.clone())
     }
 
-    /// Returns how much has been written so far.
+    /// Returns the log position and the bytes written so far.
     #[inline]
     fn written(&self) -> Written {
         let bytes = self.state.live_bytes + self.state.dead_bytes + self.retired_bytes;
@@ -234,7 +239,7 @@ impl Writer {
     }
 }
 
-/// What opening a store gives: see `recovery`.
+/// The result of opening a store: see `recovery`.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) region: Arc<Region>,
@@ -246,14 +251,14 @@ pub(crate) struct Opened {
     pub(crate) reader: Option<Reader>,
     /// What a handle that may write knows of readers in other processes, if it lets any in.
     pub(crate) others: Option<Arc<OtherReaders>>,
-    /// How a handle that takes turns begins one.
+    /// Begins a turn, on a handle that takes turns.
     pub(crate) take_over: Option<Box<dyn TakeOver>>,
-    /// Who had the last turn before the store was opened.
+    /// The writer that had the last turn before the store was opened.
     pub(crate) last_writer: LastWriter,
 }
 
 impl Opened {
-    /// Returns what opening gives a handle that has the file for itself.
+    /// Returns the result for a handle that shares the file with nobody.
     pub(crate) fn new(
         region: Arc<Region>,
         hash: HashFunction,
@@ -266,7 +271,7 @@ impl Opened {
         Self { region, hash, writer, recovery, durable_lsn, reader, others, take_over, last_writer }
     }
 
-    /// Lets other handles of the file in, if there may be any beside this one.
+    /// Lets other handles open the file, as far as `sharing` allows.
     pub(crate) fn let_others_in(&mut self, sharing: Sharing) -> Result<()> {
         let storage = self.region.storage();
         if let Some(shared) = storage.neighbours() {
@@ -286,7 +291,7 @@ impl Opened {
 }
 
 impl Store {
-    /// Takes what opening has given.
+    /// Creates the store from the result of an open.
     pub(crate) fn new(opened: Opened, options: &Options) -> Self {
         let Opened {
             region,
@@ -372,8 +377,8 @@ impl Store {
         store
     }
 
-    /// Waits until no superblock is being written, and keeps it so. A caller that needs the lock of
-    /// the writer as well takes that first.
+    /// Locks out writes of superblocks. A caller that also needs the writer's lock takes that one
+    /// first.
     pub(crate) fn superblock_writes(&self) -> MutexGuard<'_, ()> {
         self.superblock_writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -389,7 +394,7 @@ impl Store {
         Shape::of_word(self.region.windows.shape().load(Ordering::Acquire))
     }
 
-    /// Returns how hashes lead to buckets now.
+    /// Returns the present shape of the table.
     #[inline]
     pub(crate) fn geometry(&self) -> Geometry {
         self.shape().geometry
@@ -400,7 +405,7 @@ impl Store {
         self.region.windows.prefetch_bucket(self.shape().geometry.bucket_of(hash));
     }
 
-    /// Asks for the records that the tags of a bucket do not rule out.
+    /// Prefetches the records of a bucket whose tags match.
     #[inline]
     pub(crate) fn prefetch_candidates(&self, hash: u64) {
         let line = self.region.windows.bucket(self.shape().geometry.bucket_of(hash));
@@ -452,8 +457,9 @@ impl Store {
         find(windows, hash, |addr| key_at(view, addr, key))
     }
 
-    /// Calls `each` with the records of keys in order, for a caller that holds a pin. The buckets of some keys
-    /// are on their way from memory at the same time, then their records.
+    /// Calls `each` with the records of `keys` in order, for a caller that holds a pin. The cache
+    /// misses of a group of keys overlap: first those of their buckets, then those of their
+    /// records.
     #[inline]
     pub(crate) fn find_many_while_pinned<'a>(
         &'a self,
@@ -490,7 +496,7 @@ impl Store {
             for addr in candidates.iter().flatten().filter_map(|(_, found)| found.first()) {
                 view.prefetch_record(addr);
             }
-            // The buckets of the next group are on their way while this one's keys are compared.
+            // Prefetch the buckets of the next group before the keys of this group are compared.
             if let Some(next) = groups.peek() {
                 ask_for_buckets(next, &mut starts);
             }
@@ -499,7 +505,7 @@ impl Store {
                     each(None);
                     continue;
                 };
-                // The first record nearly always has the key.
+                // The first candidate nearly always has the key.
                 match candidate.first().map(|addr| key_at(view, addr, key)) {
                     Some(Ok(Some(pair))) => each(Some(pair)),
                     _ => each(self.find_from(candidate, key, hash)?),
@@ -509,7 +515,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the record of a key whose candidate is not the first one, for a caller that holds a pin.
+    /// Returns the record of a key if the first candidate does not have it, for a caller that holds
+    /// a pin.
     #[cold]
     #[inline(never)]
     fn find_from<'a>(
@@ -541,7 +548,7 @@ impl Store {
         Ok(found.map(|pair| Value::pinned(pair.value, pin)))
     }
 
-    /// Does the same for a caller that holds a pin.
+    /// Like [`find_beside`](Self::find_beside), for a caller that holds a pin.
     #[cold]
     fn find_beside_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
         let Some(reader) = &self.reader else { return Err(in_fork()) };
@@ -556,9 +563,9 @@ impl Store {
         })
     }
 
-    /// Returns a number that changes when another process may have moved records from which nothing leads
-    /// back to the originals: those that a handle looks at which may not write the file, and so cannot
-    /// say that it reads.
+    /// Returns a number that changes when another process may have moved records whose copies do
+    /// not lead back to the originals. This matters to a handle that may not write to the file and
+    /// so cannot register as a reader.
     pub(crate) fn unnamed_moves(&self) -> Result<u64> {
         match &self.reader {
             Some(reader) => reader.unnamed_moves(&self.region),
@@ -566,18 +573,19 @@ impl Store {
         }
     }
 
-    /// Returns the error of what cannot be done beside the writer.
+    /// Returns the error of an operation that the present writer excludes.
     pub(crate) fn locked(&self) -> Error {
         let mut error = locked_storage(self.region.storage());
         if let Error::Locked { holders, .. } = &mut error {
-            // They keep nobody out. If the writer has gone since, the list has nobody else, and this handle in it.
+            // Readers exclude nobody. If the writer has gone in the meantime, the list would have
+            // only readers, such as this handle.
             holders.retain(|holder| holder.role != HolderRole::Reader);
         }
         error
     }
 
-    /// Returns the handles in other processes, and others in this one, that read the file and have a place
-    /// in its reader table.
+    /// Returns the other handles, in all processes, that read the file and have a place in its
+    /// reader table.
     fn other_readers(&self) -> Result<Vec<TakenPlace>> {
         match (&self.others, &self.reader) {
             (Some(others), _) => Ok(others.taken_places()),
@@ -608,10 +616,10 @@ impl Store {
         }
     }
 
-    /// Returns the record that a slot, or the `prev` of another record, names.
+    /// Returns the record that a slot or the `prev` of another record names.
     pub(crate) fn version(&self, addr: Addr) -> Result<Record<'_>> {
         match (self.region.view.version(addr), &self.reader) {
-            // It may be beyond the end that was known.
+            // The record may be beyond the file size that this handle has recorded.
             (Err(Error::Corrupt { .. }), Some(_)) => {
                 self.region.see_size()?;
                 self.region.view.version(addr)
@@ -629,7 +637,7 @@ impl Store {
         }
     }
 
-    /// Does the same, and adds what it took to the counters.
+    /// Finds the record of a key, and adds the cost to the counters.
     #[cold]
     fn find_counted(
         &self,
@@ -649,14 +657,14 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns where a key is or should be. For the writer.
+    /// Returns the slot of a key, or the place for one. Only for the writer.
     fn locate(&self, key: &[u8], hash: u64) -> Result<Located<'_>> {
         let Region { view, windows, .. } = &*self.region;
         locate(windows, hash, |addr| Ok(view.pair(addr)?.key == key))
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
-        // A thread that the child does not have may hold the lock for ever.
+        // In the child of a fork, a thread that does not exist there may hold the lock forever.
         if !self.readable_in.is_here() {
             self.refuse_reading_in_fork()?;
         }
@@ -667,7 +675,8 @@ impl Store {
         }
     }
 
-    /// Goes on after a panic of a function of the program that was told of a wait: nothing had changed.
+    /// Recovers from poison, if the panic came from the program's `on_wait` function: nothing had
+    /// changed by then.
     #[cold]
     fn lock_after_panic<'a>(
         &self,
@@ -693,21 +702,22 @@ impl Store {
         self.writer.lock().or_else(|panicked| self.lock_after_panic(panicked))
     }
 
-    /// Notes that this thread, which holds the lock, runs a function of the program: until the result
-    /// is dropped, calls that would wait for the lock for ever return an error.
+    /// Records that this thread, which holds the lock, runs a function of the program. Until the
+    /// result is dropped, calls on this thread that would deadlock return an error.
     pub(crate) fn begin_call(&self) -> Calling<'_> {
         self.calling.store(this_thread(), Ordering::Relaxed);
         Calling(self)
     }
 
-    /// Locks the writer for a change: what must be true before the first store to the file.
+    /// Takes the writer's lock for a change, and establishes what must hold before the first store
+    /// to the file.
     #[inline(always)]
     pub(crate) fn lock_for_change(&self) -> Result<Changing<'_>> {
         self.with_lock_for_change(Ok)
     }
 
-    /// Calls `change` with that lock. A guard that is returned in a `Result` is copied, which costs a put
-    /// a hundredth.
+    /// Calls `change` with that lock. A closure, because a guard returned in a `Result` is copied,
+    /// which costs a put 1 %.
     #[inline(always)]
     pub(crate) fn with_lock_for_change<'a, R>(
         &'a self,
@@ -729,7 +739,8 @@ impl Store {
         if self.turns.is_some() {
             self.begin_turn(writer)?;
         }
-        // A store that was left open before its first change is dirty, and knows of no log.
+        // A store whose process was killed before its first change is "not clean" without having a
+        // log.
         if writer.mark != Mark::Changing || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(writer)?;
         }
@@ -744,8 +755,8 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses to read through a handle that a parent opened for writing: it uses space again, whatever
-    /// a child looks at.
+    /// Refuses to read through a handle that the parent of a fork opened for writing: the parent
+    /// does not see the child's pins, and may overwrite what the child reads.
     #[inline]
     pub(crate) fn refuse_reading_in_fork(&self) -> Result<()> {
         let is_reader = self.reader.is_some() && (self.turns.is_none() || self.origin.is_here());
@@ -761,7 +772,8 @@ impl Store {
         !self.origin.is_here()
     }
 
-    /// Refuses what only the process that opened a file may do. A table in memory is the child's own.
+    /// Refuses operations that only the process that opened a file may do. A table in memory is a
+    /// private copy of the child, which may do anything.
     #[cold]
     #[inline(never)]
     fn refuse_in_fork(&self) -> Result<()> {
@@ -771,7 +783,7 @@ impl Store {
         Err(in_fork())
     }
 
-    /// Waits until the log is durable up to `lsn`, as a leader or behind one.
+    /// Waits until the log is durable up to `lsn`, as the leader of a group commit or behind one.
     pub(crate) fn wait_durable(&self, lsn: u64, is_awaited: bool) -> Result<()> {
         self.group.wait_for(lsn, || {
             if self.turns.is_some() {
@@ -799,7 +811,7 @@ impl Store {
         })
     }
 
-    /// Returns what the program keeps in the superblock.
+    /// Returns the application data in the superblock.
     pub(crate) fn application_data(&self) -> Result<[u8; APPLICATION_BYTES]> {
         if self.turns.is_some() && self.reader.is_some() {
             return Ok(read_superblock(self.region.storage())?.application_data);
@@ -807,7 +819,7 @@ impl Store {
         Ok(self.lock()?.superblock.application_data)
     }
 
-    /// Replaces what the program keeps in the superblock.
+    /// Replaces the application data in the superblock.
     pub(crate) fn set_application_data(&self, data: [u8; APPLICATION_BYTES]) -> Result<()> {
         let mut writer = self.lock_for_change()?;
         self.group.check()?;
@@ -816,12 +828,14 @@ impl Store {
         }
         let mut superblock = Superblock { application_data: data, ..writer.superblock.clone() };
         if writer.checkpoints.is_syncing() {
-            // A superblock is being written without the lock; its end writes another.
+            // The checkpoint that is being synced writes a superblock at its end, which includes
+            // this data.
             writer.superblock = superblock;
             return Ok(());
         }
         let _writing = self.superblock_writes();
-        // Where it fails the file may have the one or the other: the next call writes, whatever it is given.
+        // If the write fails, the file may have either version, so the next call must write, even
+        // if its data is the same.
         writer.doubtful_data = Some(data);
         self.region.write_superblock(&mut superblock, false)?;
         writer.superblock = superblock;
@@ -829,7 +843,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns what a writer does after an `Async` change.
+    /// Returns what the writer must do after an `Async` change to keep its bound.
     #[inline]
     pub(crate) fn step(&self, writer: &mut Writer) -> Step {
         let is_syncing = self.group.is_syncing();
@@ -841,13 +855,14 @@ impl Store {
         writer.pace.step(written, is_syncing, is_busy, Instant::now())
     }
 
-    /// Returns whether the handle compacts, or will.
+    /// Returns whether the handle compacts or may begin to.
     #[cfg(test)]
     pub(crate) fn may_ever_compact(&self) -> bool {
         self.lock().is_ok_and(|writer| writer.compacting.is_some())
     }
 
-    /// Returns since when the oldest change is not durable, unless all are or none need be.
+    /// Returns since when the oldest change has not been durable; `None` if all are durable, or in
+    /// memory.
     fn unsafe_since(&self, writer: &Writer) -> Option<Instant> {
         if self.region.storage().is_volatile() {
             return None;
@@ -875,7 +890,7 @@ impl Store {
             let mut writer = self.lock()?;
             self.sync_new(&mut writer)?;
             match &self.turns {
-                // What others have changed as well.
+                // Include the changes of other handles.
                 Some(_) => self.region.live().committed().0,
                 None => writer.log.position().lsn,
             }
@@ -885,21 +900,21 @@ impl Store {
         Ok(())
     }
 
-    /// Returns what the lookups have cost, if they are counted.
+    /// Returns the cost of lookups, if it is counted.
     pub(crate) fn lookups(&self) -> Option<Lookups> {
         self.instrument.as_ref().map(Instrument::read)
     }
 
-    /// Returns whether the lookups are counted, of a file that others may have open.
+    /// Returns whether lookups are counted, and the file may be open elsewhere.
     pub(crate) fn may_publish_lookups(&self) -> bool {
-        // One that locks nothing between its calls has no place to publish from.
+        // A handle without locks between calls has no place in the reader table.
         let is_per_call = self.reader.as_ref().is_some_and(Reader::is_per_call);
         let is_beside_others = self.others.is_some() || self.reader.is_some();
         self.instrument.is_some() && !is_per_call && is_beside_others
     }
 
-    /// Returns where the costs of lookups are published, if this handle may store to the file: one that
-    /// only reads leaves it as it is until it has taken a place in the reader table.
+    /// Returns the shared counters of the file, if this handle may store to it. A read-only handle
+    /// must not change the file before it has taken a place in the reader table.
     pub(crate) fn share_counts(&self) -> Option<SharedCounts> {
         let storage = self.region.storage();
         let is_allowed = self.access == Access::ReadWrite
@@ -907,11 +922,11 @@ impl Store {
         if !is_allowed {
             return None;
         }
-        // Whoever cannot publish counts for himself.
+        // Without shared counters, the handle still counts for itself.
         storage.neighbours()?.share_counts(storage.path()).ok().flatten()
     }
 
-    /// Counts chains and collects what the writer knows.
+    /// Counts the chains, and collects the rest from the state of the writer.
     pub(crate) fn collect_stats(&self, writer: &mut Writer) -> Result<Stats> {
         let region = &self.region;
         let (geometry, occupancy, overflow_line_count) = if let Some(reader) = &self.reader {
@@ -920,7 +935,7 @@ impl Store {
             reader.look(region, count_chains)?
         } else {
             if writer.superblock.is_compacted {
-                // What waits, and what is free, the table knows.
+                // Load the segment table, which knows the waiting and the free segments.
                 writer.find_segments()?;
             }
             count_chains(&region.windows)?
@@ -939,7 +954,7 @@ impl Store {
             })?;
         let used_file_bytes = region.view.file_bytes() - writer.returned_bytes();
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
-        // A sync may end between the two looks.
+        // A sync may end between this load and the next one.
         let unsafe_since = self.unsafe_since(writer);
         let durable_bytes = match &self.turns {
             Some(_) => region.live().durable_lsn().min(writer.log.position().lsn),
@@ -947,9 +962,9 @@ impl Store {
         };
         let is_durable = durable_bytes >= writer.log.position().lsn;
         let unsafe_age = unsafe_since.filter(|_| !is_durable).map(|since| since.elapsed());
-        // Pins that have gone since the last change hold up nothing.
-        // On a file system that has failed nobody waits for space.
-        // The grace periods of a file that is changed by turns belong to whoever has one.
+        // Poll, so that pins dropped since the last change do not count as holding space up. Not
+        // after a failure: nobody waits for space on a failed file system. Not on a handle that
+        // takes turns: its grace periods belong to the handle that has the turn.
         if region.health().check().is_ok() && !self.takes_turns() {
             region.pins.poll();
         }
@@ -1000,7 +1015,7 @@ impl Store {
         }
     }
 
-    /// Returns the number of buckets that `record_count` records ask for.
+    /// Returns the geometry for `record_count` records at this fill factor.
     pub(crate) fn geometry_for(record_count: u64, fill_thousandths: u32) -> Geometry {
         assert!(fill_thousandths >= 1000, "a bucket has room for one key on average");
         let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths);
@@ -1013,11 +1028,11 @@ fn reader_stats(taken: TakenPlace) -> ReaderStats {
     ReaderStats { place, pid, age, is_pinned }
 }
 
-/// Returns the error of what a child of a fork may not do.
+/// Returns the error of an operation that the child of a fork may not do.
 #[cold]
 pub(crate) fn in_fork() -> Error {
     Error::Poisoned {
-        // Other languages show it too.
+        // The wording names no Rust API, because bindings show it too.
         reason:
             "this process is a fork of the one that opened the store; open the file again here: to \
                  read at once, to write when the other process has closed it"
@@ -1025,7 +1040,8 @@ pub(crate) fn in_fork() -> Error {
     }
 }
 
-/// Counts the keys of each line; returns the buckets, what they hold, and the overflow lines in use.
+/// Counts the keys of each line. Returns the geometry, the occupancy, and the number of overflow
+/// lines in use.
 fn count_chains(lines: &impl Lines) -> Result<(Geometry, Occupancy, u64)> {
     let geometry = Shape::of_word(lines.shape().load(Ordering::Acquire)).geometry;
     let mut occupancy = Occupancy::new(geometry, SLOT_COUNT as u64);
@@ -1051,8 +1067,8 @@ fn poisoned() -> Error {
     Error::Poisoned { reason: "a thread failed while it changed the store".to_string() }
 }
 
-/// Runs a function that calls the program under the lock, and passes on a panic only after releasing it. The
-/// store has not changed, so the mutex need not be poisoned.
+/// Runs a function that calls the program under the lock. A panic is resumed only after the lock is
+/// released: the store has not changed, so the mutex must not be poisoned.
 pub(crate) fn run_locked<G: DerefMut<Target = Writer>, R>(
     store: &Store,
     mut writer: G,
@@ -1070,7 +1086,7 @@ pub(crate) fn run_locked<G: DerefMut<Target = Writer>, R>(
     }
 }
 
-/// A function of the program runs while the lock is held.
+/// Marks that a function of the program runs under the lock, until it is dropped.
 pub(crate) struct Calling<'a>(&'a Store);
 
 impl Drop for Calling<'_> {
@@ -1079,8 +1095,8 @@ impl Drop for Calling<'_> {
     }
 }
 
-/// Returns a number that no other living thread has. Unlike the standard library's identifier it
-/// allocates nothing, which a thread of a C program would never free.
+/// Returns a number that no other running thread has. Unlike the thread id of the standard library,
+/// it allocates nothing, which in a thread of a C program would never be freed.
 fn this_thread() -> usize {
     thread_local! {
         static HERE: Cell<u8> = const { Cell::new(0) };

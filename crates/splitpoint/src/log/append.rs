@@ -1,4 +1,4 @@
-//! Append records at the tail of the log.
+//! Appends records at the tail of the log.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -21,23 +21,24 @@ use crate::storage::{Tail, no_room};
 /// How the bytes of a record reach the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WritePath {
-    /// By a copy through the mapping of the tail: no system call.
+    /// By a copy through the mapping of the tail, without a system call.
     Mapping,
-    /// By a write to the file: dirties single blocks, for records that are synced at once.
+    /// By `write`, which dirties only single blocks: for records that are synced at once.
     Write,
 }
 
-/// A segment is prepared if it is at least this many times as large as the smallest: for a small one
-/// the thread costs more than the faults. The bound was not measured.
+/// A segment is prefaulted by the background thread if it is at least this many times as large as
+/// the smallest: for a small segment, waking the thread costs more than the faults. The bound was
+/// not measured.
 const PREPARED_GROWTH: u64 = 8;
 
-/// Bytes of the tail whose page faults are taken together.
+/// Bytes of the tail that are faulted in together.
 const READY_BYTES: u64 = 64 << 10;
 
-/// Smallest segments that a log has at least where the segment table is in the file.
+/// The segment table goes to the file once the log has this many of the smallest segments.
 const TABLED_SEGMENTS: u64 = 64;
 
-/// Bytes that a handle writes to a segment which it goes on with, before it maps it.
+/// Bytes that a handle writes to a resumed segment before it maps it.
 const UNMAPPED_BYTES: u64 = 4096;
 
 /// A range of the file that is not durable yet.
@@ -53,38 +54,38 @@ impl UnsyncedRange {
     }
 }
 
-/// The tail of the log: where the next record goes.
+/// The tail of the log, to which records are appended.
 #[derive(Debug)]
 pub(crate) struct Appender {
     tail: Option<TailSegment>,
-    /// The segment after the tail, if one is set aside; a thread may still be clearing it.
+    /// The segment after the tail, if one is allocated already; a thread may still be clearing it.
     next: Option<NextSegment>,
-    /// What a table in memory comes to next.
+    /// The pages that a table in memory will reach next.
     pages: PagesAhead,
-    /// Where the log ends while there is no tail to write to.
+    /// The end of the log, while there is no tail to write to.
     read_position: LogPosition,
     /// Log sequence number of the next record.
     lsn: u64,
     segment_bytes_min: u64,
     segment_bytes_max: u64,
-    /// What its segments are: of the log, or of the records that compaction moved.
+    /// The kind of its segments: log, or records moved by compaction.
     kind: SegmentKind,
-    /// Whether the space of a file is used again.
+    /// Whether the store is compacted.
     is_reused: bool,
     /// State of the generator of salts.
     salt_state: u64,
-    /// Ranges that the next sync must cover, oldest first; the part in the tail is not among them.
+    /// Ranges that the next sync must cover, oldest first, without the part in the tail.
     unsynced: Vec<UnsyncedRange>,
-    /// A buffer for records that go by `write`.
+    /// Buffer for records written by `write`.
     buf: Vec<u8>,
-    /// How many segments of the reserve must be left when the next one is taken from there; `None` if
-    /// none may be.
+    /// Number of segments that must remain in the reserve when the next segment is taken from it;
+    /// `None` if none may be taken.
     held_left: Option<usize>,
-    /// Bytes of the tail that puts leave: all, of a segment of the reserve.
+    /// Bytes of the tail that puts must leave free: all, in a segment of the reserve.
     kept_bytes: u64,
 }
 
-/// What puts leave of a tail that is of the reserve.
+/// `kept_bytes` of a tail that belongs to the reserve.
 const ALL_KEPT: u64 = 1 << 40;
 
 /// The open segment.
@@ -94,34 +95,35 @@ struct TailSegment {
     segment_offset: u64,
     /// End of the segment.
     end: u64,
-    /// Up to where the page faults were taken.
+    /// End of the part that has been faulted in.
     ready_end: u64,
     salt: u64,
     /// Where the next record goes.
     offset: u64,
-    /// Where the first record went that this handle has appended.
+    /// Offset of the first record that this handle has appended.
     resumed_offset: u64,
-    /// Where the last one went; the first position of the segment until there is one.
+    /// Offset of the last record; the first position of the segment if there is none.
     last_offset: u64,
-    /// Its checksum.
+    /// Checksum of the last record.
     last_crc: u32,
-    /// Where the bytes begin that are not durable.
+    /// Start of the bytes that no sync has covered.
     unsynced_offset: u64,
     /// Whether a sync has covered the whole segment, so that its blocks are allocated.
     is_allocated: bool,
 }
 
-/// A segment that nothing names yet.
+/// An allocated segment that no LINK names yet.
 #[derive(Debug)]
 struct NextSegment {
     offset: u64,
     segment_bytes: u64,
     map: Tail,
-    /// The work of making it ready, if a thread does it.
+    /// The background work that prepares the segment, if any.
     work: Option<Ticket>,
 }
 
-/// A record to be appended: its header without `prev`, its bytes, the checksum begun over them and the padding.
+/// A record to be appended: its header without `prev`, its key and value, and the checksum begun
+/// over these and the padding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payload<'a> {
     pub(crate) header: RecordHeader,
@@ -131,13 +133,13 @@ pub(crate) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Begins the checksum, while the bucket line may still be on its way from memory.
+    /// Begins the checksum, which can overlap with the prefetch of the bucket line.
     #[inline(always)]
     pub(crate) fn new(kind: RecordKind, key: &'a [u8], value: &'a [u8]) -> Self {
         Self::begun(kind, key, value, payload_crc(key, value))
     }
 
-    /// Goes on with a checksum that was begun.
+    /// Creates the payload with a checksum that was begun before.
     #[inline(always)]
     pub(crate) fn begun(kind: RecordKind, key: &'a [u8], value: &'a [u8], crc: u32) -> Self {
         let header = RecordHeader::new(kind, key.len() as u64, value.len() as u64);
@@ -152,12 +154,13 @@ pub(crate) struct LogPosition {
     pub(crate) segment_offset: u64,
     /// Offset of the next record.
     pub(crate) offset: u64,
-    /// Its log sequence number.
+    /// Log sequence number of the next record.
     pub(crate) lsn: u64,
 }
 
-/// Returns the header of the log segment that `position` is in. Position and header must agree on
-/// the log sequence number, and there must be room for a LINK record, as there always is.
+/// Returns the header of the log segment that contains `position`. Fails unless position and header
+/// agree on the log sequence number, and there is space for the LINK record that every segment
+/// keeps.
 pub(crate) fn segment_of(view: &View, position: LogPosition) -> Result<SegmentHeader> {
     segment_of_kind(view, position, SegmentKind::Log)
 }
@@ -204,28 +207,28 @@ impl Appender {
         }
     }
 
-    /// Returns an appender to segments of records that compaction moves, beside this one. They have log
-    /// sequence numbers of their own.
+    /// Returns a second appender, to the segments of records that compaction moves. Its log
+    /// sequence numbers count a stream of their own.
     pub(crate) fn compacted(&mut self) -> Self {
         let new = Self::new(self.next_salt(), self.segment_bytes_min, self.segment_bytes_max);
-        // One is left for tombstones.
+        // Compaction leaves one segment of the reserve for tombstones.
         let held_left = Some(1);
         Self { kind: SegmentKind::Compacted, is_reused: true, held_left, ..new }
     }
 
-    /// Begins smaller segments from now on, because space is used again.
+    /// Makes new segments smaller from now on, because the store is compacted.
     pub(crate) fn note_reused(&mut self) {
         self.is_reused = true;
     }
 
-    /// Returns up to which offset a table in memory has its pages.
+    /// Returns the offset up to which a table in memory has its pages.
     #[cfg(test)]
     pub(crate) fn pages_end(&self) -> u64 {
         self.pages.end()
     }
 
-    /// Notes that so many bytes at the beginning of the file do not count as durable: all, where a killed process
-    /// has written to it.
+    /// Marks the first `bytes` of the file as unsynced: all of it, if a killed process has written
+    /// to the file.
     pub(crate) fn mark_file_unsynced(&mut self, bytes: u64) {
         self.unsynced.push(UnsyncedRange { offset: 0, bytes });
     }
@@ -256,8 +259,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Keeps the mapping of the tail that this handle had in an earlier turn, if the log still ends in that
-    /// segment, or what it has written there without one.
+    /// Reuses the mapping of the tail from an earlier turn of this handle, if the log still ends in
+    /// that segment. If the segment was not mapped, keeps the count of bytes written to it.
     pub(crate) fn keep_mapping(&mut self, before: &mut Self) {
         let (Some(tail), Some(before)) = (&mut self.tail, &mut before.tail) else { return };
         let is_same = tail.segment_offset == before.segment_offset && tail.salt == before.salt;
@@ -278,7 +281,7 @@ impl Appender {
         self.tail.as_ref().is_some_and(|tail| tail.map.is_mapped())
     }
 
-    /// Goes on with the segments of compacted records where `state` says, if there are any.
+    /// Continues the segments of compacted records at the head in `state`, if there are any.
     pub(crate) fn resume_compacted(&mut self, region: &Region, state: &CommitState) -> Result<()> {
         assert!(self.tail.is_none() && self.kind == SegmentKind::Compacted);
         let (segment_offset, offset) = (state.head_segment, state.head_offset);
@@ -287,18 +290,18 @@ impl Appender {
         }
         let header = region.view.segment(segment_offset)?;
         let first = segment_offset + SegmentHeader::BYTES;
-        // Their sequence numbers count bytes of their own stream.
+        // The sequence numbers of compacted segments count bytes of their own stream.
         let lsn = header.base_lsn.saturating_add(offset.saturating_sub(first));
         self.resume(region, LogPosition { segment_offset, offset, lsn })
     }
 
-    /// Sets where the log ends, for a handle that only reads.
+    /// Sets the end of the log, for a read-only handle.
     pub(crate) fn set_read_position(&mut self, position: LogPosition) {
         assert!(self.tail.is_none(), "a handle that only reads has nothing to append to");
         self.read_position = position;
     }
 
-    /// Returns where the next record goes.
+    /// Returns the position of the next record.
     #[inline]
     pub(crate) fn position(&self) -> LogPosition {
         match &self.tail {
@@ -311,13 +314,13 @@ impl Appender {
         }
     }
 
-    /// Returns the rest of the tail segment, from the page on to which the next record goes.
+    /// Returns the rest of the tail segment, from the page of the next record on.
     pub(crate) fn rest_of_tail(&self) -> Option<Range<u64>> {
         let page = |tail: &TailSegment| tail.offset / GRANULE_BYTES * GRANULE_BYTES;
         self.tail.as_ref().map(|tail| page(tail)..tail.end)
     }
 
-    /// Returns where the last record was appended, the naming one of a big record.
+    /// Returns the offset of the last record; for a big record, of the record that names it.
     pub(crate) fn last_record_offset(&self) -> u64 {
         self.tail.as_ref().expect("a record was appended").last_offset
     }
@@ -327,7 +330,7 @@ impl Appender {
         self.tail.as_ref().expect("a record was appended").last_crc
     }
 
-    /// Returns where replay begins with the next record.
+    /// Returns the log start for a replay that begins with the next record.
     pub(crate) fn log_start(&self) -> LogStart {
         debug_assert!(self.tail.as_ref().is_none_or(|tail| tail.offset < tail.end));
         self.tail.as_ref().map_or(LogStart::default(), |tail| LogStart {
@@ -338,7 +341,7 @@ impl Appender {
         })
     }
 
-    /// Returns whether a record of this size goes into a segment of its own.
+    /// Returns whether a record of this size gets a segment of its own.
     #[inline(always)]
     pub(crate) fn is_big(&self, record_bytes: u64, region: &Region) -> bool {
         record_bytes > big_record_bytes_min(self.segment_bytes_min)
@@ -351,8 +354,8 @@ impl Appender {
         big_record_bytes_min(self.next_segment_bytes(region))
     }
 
-    /// Returns the size of the segment after the tail. Where space is used again segments are
-    /// smaller: a coarse one waits long until it is worth to be emptied.
+    /// Returns the size of the segment after the tail. In a compacted store segments are smaller,
+    /// because a large one takes long until emptying it pays off.
     pub(crate) fn next_segment_bytes(&self, region: &Region) -> u64 {
         let is_reused = region.storage().is_volatile() || self.is_reused;
         let share = if is_reused { REUSED_SHARE } else { LOG_SHARE };
@@ -360,8 +363,8 @@ impl Appender {
         log_segment_bytes(log_bytes, share, self.segment_bytes_min, self.segment_bytes_max)
     }
 
-    /// Makes room in the tail for a record of this size, in a new segment if need be. On an error
-    /// the log is as before; a sequence number may be used up.
+    /// Makes room in the tail for a record of this size, opening a new segment if necessary. On an
+    /// error the log is unchanged, except that a segment sequence number may be used up.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let ready = self.tail.as_ref().map_or(0, |tail| tail.ready_end.saturating_sub(tail.offset));
@@ -371,8 +374,8 @@ impl Appender {
         self.make_room(record_bytes, extents)
     }
 
-    /// Takes the faults of the next pages of the tail, or begins another one. A change that begins a
-    /// segment does not wait for all of its pages.
+    /// Faults in the next pages of the tail, or opens a new segment. Only some pages at a time, so
+    /// that the change that opens a segment does not pay for all of them.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
@@ -393,8 +396,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Makes room like [`reserve`](Self::reserve), in a segment of the reserve where there is no other,
-    /// if `left` of those are left.
+    /// Makes room like [`reserve`](Self::reserve), but may take a segment of the reserve if there
+    /// is no other and `left` of them remain.
     pub(crate) fn reserve_held(
         &mut self,
         record_bytes: u64,
@@ -407,13 +410,14 @@ impl Appender {
         reserved
     }
 
-    /// Returns whether the record of a put of this size fits the tail segment, and puts may use that.
+    /// Returns whether a put's record of this size fits into the tail segment, and puts may use
+    /// that segment.
     #[inline]
     pub(crate) fn has_room_for_put(&self, record_bytes: u64) -> bool {
         self.has_room(record_bytes + self.kept_bytes)
     }
 
-    /// Returns whether puts must not use the tail segment, because it is of the reserve.
+    /// Returns whether puts must not use the tail segment, because it belongs to the reserve.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept_bytes > 0
     }
@@ -423,32 +427,33 @@ impl Appender {
         self.kept_bytes = 0;
     }
 
-    /// Returns the bytes of records that still fit the tail segment.
+    /// Returns the bytes of records that still fit into the tail segment.
     pub(crate) fn room(&self) -> u64 {
         self.tail.as_ref().map_or(0, |tail| (tail.end - tail.offset).saturating_sub(LINK_BYTES))
     }
 
-    /// Returns whether a record of this size fits the tail segment.
+    /// Returns whether a record of this size fits into the tail segment.
     #[inline]
     pub(crate) fn has_room(&self, record_bytes: u64) -> bool {
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
         record_bytes + LINK_BYTES <= room
     }
 
-    /// Returns whether the page faults of all records of the tail were taken before they were written.
+    /// Returns whether the pages of all records of the tail were faulted in before they were
+    /// written.
     #[cfg(test)]
     pub(crate) fn is_tail_ready(&self) -> bool {
         self.tail.as_ref().is_none_or(|tail| tail.offset <= tail.ready_end)
     }
 
-    /// Returns the offset of the tail segment, which there is, and its salt.
+    /// Returns the offset and the salt of the tail segment, which must exist.
     pub(crate) fn segment_and_salt(&self) -> (u64, u64) {
         let tail = self.tail.as_ref().expect("a record was appended");
         (tail.segment_offset, tail.salt)
     }
 
-    /// Begins a new segment, whatever room there is in this one: after recovery, bytes behind the
-    /// end of the log may look like records.
+    /// Begins a new segment even if this one has room: after recovery, torn bytes after the end of
+    /// the log may look like records.
     pub(crate) fn leave_segment(&mut self, extents: &mut Extents) -> Result<()> {
         self.open_segment(0, extents)
     }
@@ -460,11 +465,12 @@ impl Appender {
         let (offset, segment_bytes, map, has_pages) = self.take_segment(record_bytes, extents)?;
         let is_held = extents.held_segment_count() < held_before;
         assert!(segment_bytes.is_power_of_two() && offset.is_multiple_of(segment_bytes));
-        // Taking it may have moved a table in memory, and what fails below leaves this tail in use.
+        // Taking the segment may have moved a table in memory, so update the old tail: it stays in
+        // use if a step below fails.
         self.follow_view(region);
         let sequence = region.live().next_sequence();
         let opened = map.and_then(|map| {
-            // What failed may have been tried elsewhere: a device that has failed is stored to no more.
+            // Another attempt may have failed by now; nothing must be stored to a failed device.
             region.health().check()?;
             self.begin_segment(offset, segment_bytes, (map, has_pages), region)
         });
@@ -481,13 +487,13 @@ impl Appender {
             value[..8].copy_from_slice(&offset.to_le_bytes());
             value[8..].copy_from_slice(&tail.salt.to_le_bytes());
             let link = Payload::new(RecordKind::Link, &[], &value);
-            // Through the file, wherever the tail is mapped by now.
+            // By `write`, which does not depend on where the tail is mapped now.
             if let Err(error) = self.append(&link, None, WritePath::Write, region) {
                 extents.release(offset, segment_bytes);
                 return Err(error);
             }
         }
-        // The header of the new segment says so, and a walk comes to it with this number.
+        // A walk arrives at the new segment with this number, which its header must have.
         assert_eq!(self.lsn, base_lsn, "the LINK ends where the next segment begins");
         if let Some(old) = self.tail.replace(tail) {
             let (offset, bytes) = (old.unsynced_offset, old.offset - old.unsynced_offset);
@@ -498,29 +504,30 @@ impl Appender {
         let live = region.live();
         live.set_log_bytes(live.log_bytes() + segment_bytes);
         if self.kind == SegmentKind::Log && live.log_bytes() >= self.tabled_bytes() {
-            // Without room for the table it stays in memory, and is found again by the next session.
+            // If there is no space for the table, it stays in memory, and the next session rebuilds
+            // it.
             let _ = extents.keep_segments_in_file();
         }
         self.pages.take(region);
-        // What fails here is tried again when the segment is needed.
+        // Ignore an error: it is retried when the segment is needed.
         let health = region.health();
         self.next = health.check().and_then(|()| self.prepare_next(extents)).ok().flatten();
         self.follow_view(region);
-        // Unless the device has failed: then nothing is stored any more.
+        // But return the error of a failed device: nothing may be stored from now on.
         health.check()?;
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
         assert!(record_bytes + LINK_BYTES <= room, "a new segment has room for its first record");
         Ok(())
     }
 
-    /// Returns the size in bytes from which on a log has its segment table in the file. That of a
-    /// smaller one is found as quickly by a walk along the log, and would take a granule.
+    /// Returns the size of a log, in bytes, from which its segment table is kept in the file. For a
+    /// smaller log, a walk along the log rebuilds the table as quickly, and saves its granule.
     fn tabled_bytes(&self) -> u64 {
         TABLED_SEGMENTS * self.segment_bytes_min
     }
 
-    /// Takes the segment after the tail: where it is, its size, its mapping and whether the faults of its
-    /// pages were taken. It is a small one if there is no room for one of the usual size.
+    /// Takes the segment after the tail. Returns its offset, its size, its mapping, and whether its
+    /// pages are faulted in. The segment is smaller if there is no space for one of the usual size.
     fn take_segment(
         &mut self,
         record_bytes: u64,
@@ -538,8 +545,9 @@ impl Appender {
         let least_bytes = self.segment_bytes_min.max(needed).max(GRANULE_BYTES);
         let error = match extents.allocate(usual_bytes, usual_bytes) {
             Ok(offset) => {
-                // Moved records are read up to where the log names one. The rest of a log segment is
-                // zeros, by which `repair` knows the end of the log.
+                // Moved records are read only up to the last one that the log names, so the old
+                // bytes after it do no harm. The rest of a log segment must be zero, by which
+                // `repair` recognizes the end of the log.
                 let keeps_bytes = self.kind == SegmentKind::Compacted && extents.is_taken_warm();
                 self.pages.finish(offset + usual_bytes, region);
                 match new_tail(offset, usual_bytes, keeps_bytes, region) {
@@ -557,8 +565,8 @@ impl Appender {
         Ok((offset, bytes, new_tail(offset, bytes, false, region), false))
     }
 
-    /// Takes a smaller segment than usual, or one of the reserve, where there is no other; returns where
-    /// it is, and its size.
+    /// Takes a smaller segment than usual or, if there is none, one of the reserve. Returns its
+    /// offset and its size.
     #[cold]
     fn take_small(
         &self,
@@ -585,7 +593,7 @@ impl Appender {
         held.ok_or(error)
     }
 
-    /// Takes the tail, and the segment after it, from where they are now: in a table in memory they are
+    /// Updates the mappings of the tail and of the segment after it: in a table in memory they are
     /// part of the view, which may have moved to make room.
     pub(crate) fn follow_view(&mut self, region: &Region) {
         let storage = region.storage();
@@ -600,15 +608,15 @@ impl Appender {
                 storage.moved_tail(next.offset, next.segment_bytes, SegmentHeader::BYTES)
         {
             if !map.is_where(&next.map) {
-                // The thread may be at work on pages that the table does not come to.
+                // The thread may be working on the pages of the old place, which no longer matter.
                 next.work = None;
             }
             next.map = map;
         }
     }
 
-    /// Sets the segment after the tail aside and has it made ready, where segments are large: small
-    /// ones cost less than a thread.
+    /// Allocates the segment after the tail and has it prepared in the background, if segments are
+    /// large: a small one costs less than waking the thread.
     fn prepare_next(&self, extents: &mut Extents) -> Result<Option<NextSegment>> {
         assert!(self.next.is_none(), "the segment that was prepared before is in use or released");
         let region = &extents.region().clone();
@@ -617,7 +625,7 @@ impl Appender {
         if !is_large && !region.storage().prepares_small_segments() {
             return Ok(None);
         }
-        // Only one segment is set aside, and the writer waits for that of the log.
+        // Only one segment can be set aside, and it is that of the log, for which changes wait.
         if self.kind != SegmentKind::Log {
             return Ok(None);
         }
@@ -636,12 +644,12 @@ impl Appender {
         begun.map(Some)
     }
 
-    /// Frees the segment that is prepared.
+    /// Frees the prepared segment.
     pub(crate) fn release_next(&mut self, extents: &mut Extents) {
         if let Some(next) = self.next.take() {
-            // The thread must be done before the granules get another use.
+            // The thread must be done before the granules are reused.
             drop(finish(next, extents.region()));
-            // Only then: what is set aside may be that of another appender.
+            // Only if there is a `next`: the segment set aside may belong to another appender.
             extents.release_aside();
         }
     }
@@ -695,8 +703,8 @@ impl Appender {
         mixed ^ mixed >> 31
     }
 
-    /// Appends a record, for which [`reserve`](Self::reserve) made room. It is complete and
-    /// readable when this returns, and no slot holds its address yet.
+    /// Appends a record, for which [`reserve`](Self::reserve) has made room. The record is complete
+    /// and readable when this returns, before any slot holds its address.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -723,7 +731,8 @@ impl Appender {
                 let at = tail.offset - tail.segment_offset;
                 let parts = [&head[..head_bytes], payload.key, payload.value];
                 if !tail.map.store(at, record_bytes, parts) {
-                    // In an array of its own: that of a mapped tail need not be in memory.
+                    // Build the array again: this way, that of the hot path need not be spilled to
+                    // memory.
                     let parts = [&head[..head_bytes], payload.key, payload.value];
                     self.store_unmapped(record_bytes, parts, region)?;
                 }
@@ -741,7 +750,7 @@ impl Appender {
         Ok(addr)
     }
 
-    /// Maps the tail, if there is one that is not mapped: nothing can fail then that is appended to it.
+    /// Maps the tail, if it is not mapped, so that no later append to it can fail.
     pub(crate) fn ensure_mapped(&mut self, region: &Region) -> Result<()> {
         let Some(tail) = self.tail.as_mut().filter(|tail| !tail.map.is_mapped()) else {
             return Ok(());
@@ -750,7 +759,7 @@ impl Appender {
         tail.map = region.write("map the tail of", |storage| {
             storage.open_tail(segment_offset, tail.end - segment_offset, used_bytes)
         })?;
-        // The next record takes the faults of the pages that it needs.
+        // The next record faults in the pages that it needs.
         tail.ready_end = tail.offset / GRANULE_BYTES * GRANULE_BYTES;
         Ok(())
     }
@@ -769,9 +778,10 @@ impl Appender {
         Ok(())
     }
 
-    /// Stores the parts of a record in a tail that is not mapped. A handle that goes on with the log may
-    /// have one change to make: the first ones are written, for the price of three calls each, and then
-    /// the segment is mapped with its pages, for that of fifty.
+    /// Stores the parts of a record in a tail that is not mapped. A handle that has just resumed
+    /// the log may make a single change. So the first records are written, at the cost of about
+    /// three system calls each; then the segment is mapped and faulted in, which costs as much as
+    /// fifty.
     #[cold]
     #[inline(never)]
     fn store_unmapped(
@@ -783,7 +793,8 @@ impl Appender {
         let tail = self.tail.as_ref().expect("the caller has looked");
         if tail.offset - tail.resumed_offset < UNMAPPED_BYTES {
             match self.write_parts(record_bytes, parts, region) {
-                // The limit of the process, behind which a segment may be that others have begun.
+                // RLIMIT_FSIZE of this process: another process may have begun the segment beyond
+                // that limit. A mapping is not subject to it.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::FileTooLarge => {}
                 written => return written,
             }
@@ -796,7 +807,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Writes a record into a segment of its own, and the record that names it at the tail.
+    /// Writes a big record into a segment of its own, and appends the record that names it.
     pub(crate) fn append_big(
         &mut self,
         payload: &Payload<'_>,
@@ -820,7 +831,7 @@ impl Appender {
         if written.as_ref().is_err_and(is_want_of_room)
             && let Ok(backed) = extents.allocate_backed(segment_bytes, GRANULE_BYTES, |_| {})
         {
-            // The first place had no blocks.
+            // The first segment could not get its blocks.
             extents.release(offset, segment_bytes);
             offset = backed;
             sequence = region.live().next_sequence();
@@ -879,14 +890,15 @@ impl Appender {
         }
         assert_eq!(at + pad_bytes as u64, record_offset + header.record_bytes());
         if region.storage().is_volatile() {
-            // Memory that is used again; what is behind the record may be anything.
+            // Reused memory: the bytes after the record may be anything, and are not read.
             let padding = &[0; 8][..pad_bytes];
             return region.write("write to", |storage| storage.write_at(at, padding));
         }
         region.write("write to", |storage| storage.write_zeros(at, end - at))
     }
 
-    /// Notes what the next sync must cover. Nobody syncs memory, and the list would only grow.
+    /// Adds a range to those that the next sync must cover. Not in memory, which is never synced:
+    /// there the list would only grow.
     fn note_unsynced(&mut self, range: UnsyncedRange, region: &Region) {
         if !region.storage().is_volatile() {
             self.unsynced.push(range);

@@ -1,8 +1,8 @@
-//! Batches: records that count together or not at all.
+//! Batches: records that are committed together or not at all.
 //!
-//! The records of a batch are flagged; a COMMIT record behind them says how many they are. What is
-//! flagged and has no COMMIT was left by a crash, or by an error in the middle: it stays in the
-//! log and counts for nothing.
+//! The records of a batch are flagged; the COMMIT record after them has their number. Flagged
+//! records without a COMMIT were left by a crash, or by an error in the middle of a batch: they
+//! stay in the log and have no effect.
 
 use super::record::{Record, RecordKind};
 use crate::checksum;
@@ -11,7 +11,7 @@ use crate::format::u64_at;
 /// Size in bytes of a COMMIT record: header, count, checksum.
 pub(crate) const COMMIT_BYTES: u64 = 8 + 16;
 
-/// The checksum of a batch: over those of its records.
+/// The checksum of a batch, over the checksums of its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchCrc {
     count: u64,
@@ -19,7 +19,7 @@ pub(crate) struct BatchCrc {
 }
 
 impl BatchCrc {
-    /// Goes on with the next record, by its checksum.
+    /// Adds the next record, by its checksum.
     #[must_use]
     pub(crate) fn with(self, record_crc: u32) -> Self {
         debug_assert!(self.count > 0 || self.crc == 0, "a batch begins with no record");
@@ -36,7 +36,7 @@ impl BatchCrc {
         value
     }
 
-    /// Returns what a COMMIT record says, if it can be one.
+    /// Decodes the value of a COMMIT record; `None` if it is malformed.
     fn decode(record: &Record<'_>) -> Option<Self> {
         let value = record.value();
         let is_sound = value.len() == 16 && record.key().is_empty();
@@ -44,7 +44,7 @@ impl BatchCrc {
     }
 }
 
-/// Holds back what the records of a batch do until the one that commits them.
+/// Holds back the effects of the records of a batch until their COMMIT is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Batches<T> {
     held: Vec<(T, u32)>,
@@ -63,8 +63,8 @@ impl<T> Batches<T> {
         self.held.is_empty()
     }
 
-    /// Takes the next record of the log, of any kind, with what it does, if anything, and calls
-    /// `committed` with all that counts now.
+    /// Adds the next record of the log, of any kind, with its effect, if any. Calls `committed` for
+    /// each effect that is committed by it.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -100,7 +100,7 @@ impl<T> Batches<T> {
         }
     }
 
-    /// The last records that are held back are those of the COMMIT, if it is theirs.
+    /// If the COMMIT is valid, it commits the last `expected.count` records that are held back.
     fn commit(&mut self, expected: BatchCrc, committed: impl FnMut(T)) {
         let count = usize::try_from(expected.count).unwrap_or(usize::MAX);
         let Some(first) = self.held.len().checked_sub(count) else { return };
@@ -113,7 +113,7 @@ impl<T> Batches<T> {
     }
 }
 
-/// What only a log asks of which parts are missing, or that is read from the middle on.
+/// For logs with missing parts, and for walks that begin in the middle.
 impl<T> Batches<T> {
     /// Returns whether `record` commits more records than are held back.
     pub(crate) fn is_short_of(&self, record: &Record<'_>) -> bool {

@@ -8,16 +8,16 @@ use crate::background::Monitor;
 use crate::error::{Error, Result};
 use crate::health::Health;
 
-/// How often a leader gives way to threads that may join its sync: some tens of microseconds.
+/// How often a leader yields to threads that may join its sync: some tens of microseconds.
 const GATHER_YIELDS: usize = 64;
 
-/// The durable end of the log, and the threads that wait for it to pass their records.
+/// The durable LSN, and the threads that wait for it to reach their records.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCommit {
     state: Monitor<State>,
-    /// Where a sync that fails is noted.
+    /// Records a failed sync.
     health: Arc<Health>,
-    /// Whether a sync is under way, for threads that do not take the lock.
+    /// Whether a sync is in progress, for threads that do not take the lock.
     is_syncing: AtomicBool,
 }
 
@@ -25,11 +25,11 @@ pub(crate) struct GroupCommit {
 struct State {
     durable_lsn: u64,
     has_leader: bool,
-    /// When the oldest change was made that the sync under way covers.
+    /// Time of the oldest change that the sync in progress covers.
     syncing_since: Option<Instant>,
-    /// What the threads wait for that have not returned yet.
+    /// The LSNs for which threads are waiting.
     waiting: Vec<u64>,
-    /// How many waited when the last sync began.
+    /// Number of waiting threads when the last sync began.
     last_group_count: usize,
 }
 
@@ -38,20 +38,20 @@ impl GroupCommit {
         self.state.lock()
     }
 
-    /// Says that the log is durable up to `lsn`, as it was found when the store was opened.
+    /// Sets the durable LSN that the open has found.
     pub(crate) fn start_at(&self, lsn: u64) {
         let mut state = self.state();
         assert!(state.durable_lsn == 0 && state.waiting.is_empty(), "nobody has waited yet");
         state.durable_lsn = lsn;
     }
 
-    /// Notes that the log is durable up to `lsn`, by whomever.
+    /// Raises the durable LSN to `lsn`, whichever handle has synced.
     pub(crate) fn note_durable(&self, lsn: u64) {
         let mut state = self.state();
         state.durable_lsn = state.durable_lsn.max(lsn);
     }
 
-    /// Returns how much of the log is durable.
+    /// Returns the durable LSN.
     pub(crate) fn durable_lsn(&self) -> u64 {
         self.state().durable_lsn
     }
@@ -67,26 +67,26 @@ impl GroupCommit {
         self.health.check()
     }
 
-    /// Returns whether a sync is under way, or was a moment ago.
+    /// Returns whether a sync is in progress. The answer may be slightly stale.
     #[inline]
     pub(crate) fn is_syncing(&self) -> bool {
         self.is_syncing.load(Ordering::Relaxed)
     }
 
-    /// Notes when the oldest change was made that the sync which begins now covers.
+    /// Sets the time of the oldest change that the sync that begins now covers.
     pub(crate) fn set_syncing_since(&self, since: Option<Instant>) {
         self.state().syncing_since = since;
     }
 
-    /// Returns what was [noted](Self::set_syncing_since), while that sync is under way.
+    /// Returns the time [set](Self::set_syncing_since) for the sync in progress, if there is one.
     pub(crate) fn syncing_since(&self) -> Option<Instant> {
         self.state().syncing_since
     }
 
-    /// Returns when the log is durable up to `lsn` or a sync has failed.
+    /// Waits until the log is durable up to `lsn` or a sync has failed.
     ///
-    /// One of the waiting threads leads: it calls `sync`, which returns how far it got, for all
-    /// that were appended until then. The others wait for it.
+    /// One of the waiting threads becomes the leader: it calls `sync`, which covers everything
+    /// appended so far and returns the LSN that it covers. The others wait for the leader.
     pub(crate) fn wait_for(&self, lsn: u64, sync: impl Fn() -> Result<u64>) -> Result<()> {
         let mut state = self.state();
         state.waiting.push(lsn);
@@ -118,9 +118,9 @@ impl GroupCommit {
         waited
     }
 
-    /// Lets the threads that shared the last sync come back with their next records, so that they
-    /// share this one too: without it every second sync would be for one thread alone. A thread
-    /// that is alone does not wait.
+    /// Gives the threads that shared the last sync time to return with their next records, so that
+    /// they share this one, too. Without it, every second sync would serve only one thread. A
+    /// single thread does not wait.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         assert!(!state.has_leader, "one thread leads");
         state.has_leader = true;
@@ -137,7 +137,7 @@ impl GroupCommit {
         state
     }
 
-    /// Syncs whether or not anybody waits, after any sync that is under way.
+    /// Syncs even if no thread waits, after any sync in progress.
     pub(crate) fn sync_always(&self, sync: impl Fn() -> Result<u64>) -> Result<()> {
         let mut state = self.state();
         while state.has_leader {
@@ -147,12 +147,12 @@ impl GroupCommit {
         self.lead(state, &sync).map(drop)
     }
 
-    /// Notes that a sync failed for which no thread waited.
+    /// Records the failure of a sync for which no thread waited.
     pub(crate) fn fail(&self, error: &Error) {
         self.health.fail(error);
     }
 
-    /// Calls `sync` without the lock and publishes how far it got.
+    /// Calls `sync` without the lock, and publishes the LSN that it covers.
     fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -165,7 +165,7 @@ impl GroupCommit {
         let synced = sync();
         std::mem::forget(leader);
         if let Err(error) = &synced {
-            // Before the others look.
+            // Record the failure before waking the others.
             self.fail(error);
         }
         let mut state = self.end_of_sync();
@@ -181,13 +181,14 @@ impl GroupCommit {
         debug_assert!(state.has_leader);
         state.has_leader = false;
         self.is_syncing.store(false, Ordering::Relaxed);
-        // The threads that wake look when the caller has noted what is durable, and unlocks.
+        // The woken threads block on the lock until the caller has updated the durable LSN and
+        // unlocks.
         self.state.wake();
         state
     }
 }
 
-/// The thread that syncs for the others, dropped if it panics: they must not wait for it.
+/// The leader of a sync. Dropped only if `sync` panics, so that the others do not wait forever.
 struct Leader<'a>(&'a GroupCommit);
 
 impl Drop for Leader<'_> {

@@ -6,19 +6,19 @@
 //!              `--------^          `---------^       ^ next Lsn
 //! ```
 //!
-//! The log is at once the data and the write-ahead log: it is the truth, and the index is a
-//! cache of it.
+//! The log is both the data and the write-ahead log. It is authoritative; the index is only a cache
+//! of it.
 //!
 //! # Invariants
 //!
 //! - A record never crosses a segment boundary and never changes once it is published.
-//! - A log segment ends with a LINK record that names its successor, so replay follows the chain
-//!   and never searches the file.
+//! - A full log segment ends with a LINK record that names its successor, so replay follows the
+//!   chain and never searches the file.
 //! - The first record of the chain whose checksum is wrong is the end of the log.
 //!
 //! # Not here
 //!
-//! Which record is live is known to `index`.
+//! Which record of a key is live: that is in `index`.
 
 pub(crate) mod append;
 pub(crate) mod batch;

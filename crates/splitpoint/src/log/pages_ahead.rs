@@ -1,4 +1,4 @@
-//! The pages that a table in memory comes to next.
+//! Prefaults the pages that a table in memory will reach next.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,27 @@ use crate::prefaulter::Ticket;
 use crate::region::Region;
 use crate::storage::HUGE_BYTES;
 
-/// Bytes that are taken ahead at most, and the share of the table that they are.
+/// Largest number of bytes that are prefaulted, and their share of the table.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 const AHEAD_SHARE: u64 = 8;
-/// Size of a table of which one huge page is that share. A smaller one would take up more than it uses, and
-/// a process with ten thousand of them would have as many threads.
+/// Size of a table from which that share is at least one huge page. A smaller table would occupy
+/// more memory than it uses, and a process with ten thousand of them would have as many threads.
 const AHEAD_FROM: u64 = AHEAD_SHARE * HUGE_BYTES;
 
-/// Huge pages behind the end of a table in memory, whose faults a thread takes before the table gets there.
-/// Where the host of a virtual machine has to find the memory, each takes milliseconds.
+/// Huge pages after the end of a table in memory, which a thread faults in before the table reaches
+/// them. In a virtual machine whose host has to find the memory, each fault takes milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct PagesAhead {
-    /// Where the view was when they were asked for.
+    /// Address of the view when the pages were requested.
     base: usize,
-    /// Up to which offset they were.
+    /// Offset up to which pages were requested.
     end: u64,
-    /// Where pages end that the thread may still be taking, in order.
+    /// Ends of the pages that the thread may still be faulting in, in order.
     asked: VecDeque<(u64, Ticket)>,
 }
 
 impl PagesAhead {
-    /// Has the thread take the next ones.
+    /// Has the thread fault in the next pages.
     pub(super) fn take(&mut self, region: &Region) {
         let storage = region.storage();
         let (base, file_bytes) = (storage.view().base.addr(), storage.file_bytes());
@@ -34,12 +34,12 @@ impl PagesAhead {
             return;
         }
         if self.base != base {
-            // What the table has outgrown gets no more records.
+            // The view has moved; the old pages get no more records.
             *self = Self { base, ..Self::default() };
         }
         let share = file_bytes / AHEAD_SHARE / HUGE_BYTES * HUGE_BYTES;
         let ahead_bytes = share.min(AHEAD_BYTES_MAX);
-        // A table that was cut may grow over the same pages again.
+        // A table that has shrunk may grow over the same pages again.
         let next = file_bytes.next_multiple_of(HUGE_BYTES);
         self.end = self.end.clamp(next, next + AHEAD_BYTES_MAX);
         while self.end < file_bytes + ahead_bytes {
@@ -50,16 +50,16 @@ impl PagesAhead {
         }
     }
 
-    /// Returns up to which offset pages were asked for.
+    /// Returns the offset up to which pages were requested.
     #[cfg(test)]
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns when those that begin before `offset` are there.
+    /// Waits until the requested pages that begin before `offset` are faulted in.
     pub(super) fn finish(&mut self, offset: u64, region: &Region) {
         if self.base != region.storage().view().base.addr() {
-            // The table has moved, and does not come to those pages.
+            // The view has moved, so the old pages no longer matter.
             self.asked.clear();
         }
         while let Some(&(end, ticket)) = self.asked.front()

@@ -4,7 +4,7 @@ use crate::checksum::{crc32c, crc32c_append_words, crc32c_padded};
 use crate::error::{Error, Result};
 use crate::format::{Addr, u64_at};
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {

@@ -1,4 +1,4 @@
-//! `Relocation`: the record in the log that says which records compaction moved.
+//! `Relocation`: the record in the log that names the records that compaction has moved.
 
 use std::ops::Range;
 
@@ -13,21 +13,22 @@ use crate::testing::mutant::{self, Mutant};
 
 /// Bytes of the value before its entries.
 const HEAD_BYTES: usize = 24;
-/// Most records that one names.
+/// Largest number of records that a relocation names.
 pub(crate) const MOVED_MAX: usize = 256;
 
-/// A record that was moved.
+/// A moved record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
-    /// Where it was, and its size in bytes there.
+    /// The address of the original, and its size in bytes.
     pub(crate) from: Addr,
     pub(crate) from_bytes: u64,
 }
 
-/// Records that were moved to one place after the other in a segment of compacted records.
+/// Records whose copies are contiguous in a segment of compacted records.
 ///
-/// It counts only if every copy is valid, as a record that names a big one. After a power loss other records
-/// may be moved to the same place, under the same salt: its header has a checksum over those of the copies.
+/// A relocation is valid only if every copy is, as a record that names a big record is only valid
+/// with it. After a power loss, other records may be moved to the same place under the same salt,
+/// so the header has a checksum over the checksums of the copies.
 ///
 /// ```text
 /// offset  size  field
@@ -41,23 +42,23 @@ pub(crate) struct Relocation<'a> {
     pub(crate) segment_offset: u64,
     pub(crate) salt: u64,
     pub(crate) first: u64,
-    /// The checksum over those of the copies; earlier builds have written none.
+    /// The checksum over the checksums of the copies; `None` in files of earlier builds.
     copies_crc: Option<u64>,
     entries: &'a [u8],
 }
 
 impl<'a> Relocation<'a> {
-    /// Returns the size in bytes of the value of one that names so many copies.
+    /// Returns the size in bytes of the value of a relocation of `count` records.
     pub(crate) fn value_bytes(count: usize) -> u64 {
         (HEAD_BYTES + 8 * count) as u64
     }
 
-    /// Returns the checksum over those of the copies, `crcs`, in their order.
+    /// Returns the checksum over `crcs`, the checksums of the copies, in order.
     pub(crate) fn copies_crc(crcs: impl Iterator<Item = u32>) -> u64 {
         crcs.fold(0, with_copy).into()
     }
 
-    /// Encodes the value of the record that names copies from `first` on, to `value`.
+    /// Encodes to `value` the value of the relocation whose first copy is at `first`.
     pub(crate) fn encode(
         segment_offset: u64,
         salt: u64,
@@ -96,7 +97,7 @@ impl<'a> Relocation<'a> {
         })
     }
 
-    /// Returns where the first copy is.
+    /// Returns the offset of the first copy.
     pub(crate) fn first(&self) -> u64 {
         self.first
     }
@@ -106,7 +107,7 @@ impl<'a> Relocation<'a> {
         self.salt
     }
 
-    /// Returns the records that were moved.
+    /// Returns the moved records.
     pub(crate) fn moved(&self) -> impl ExactSizeIterator<Item = Moved> + use<'a> {
         self.entries.chunks_exact(8).map(|entry| {
             let word = u64_at(entry, 0);
@@ -115,7 +116,8 @@ impl<'a> Relocation<'a> {
         })
     }
 
-    /// Returns the segment of the copies, if it is the one that was meant.
+    /// Returns the header of the segment of the copies. Fails if it is not the segment that the
+    /// relocation names.
     pub(crate) fn segment(&self, view: &View) -> Result<SegmentHeader> {
         let header = view.segment(self.segment_offset)?;
         let corrupt = |what, at, expected, found| {
@@ -131,8 +133,9 @@ impl<'a> Relocation<'a> {
         Ok(header)
     }
 
-    /// Verifies the checksum of every copy, that the copies are those that are meant, and that the segments
-    /// of copies lead to this one; `head` is one that is known to be meant.
+    /// Verifies the checksum of every copy, that they are the copies that the relocation names, and
+    /// that the chain of compacted segments leads to this one. `head` is a compacted segment that
+    /// is known to be valid.
     pub(crate) fn verify(&self, view: &View, head: u64) -> Result<()> {
         let header = self.segment(view)?;
         if self.segment_offset != head {

@@ -1,9 +1,10 @@
-//! Find every valid record of one log segment, behind damage as well.
+//! Finds every valid record of a log segment, including those after damage.
 //!
-//! A record says how long it is, so a damaged one hides where the next begins; but all begin at
-//! multiples of 8 bytes. Behind damage every such place is tried. Trying one costs the same
-//! whatever length is announced there: the checksum of any range follows from those of two
-//! prefixes, so a segment made to harm costs no more than its size.
+//! The start of a record follows from the length of the previous one, so a damaged record hides
+//! where the next begins. But all records begin at multiples of 8 bytes, so after damage every such
+//! offset is tried. The cost of a trial does not depend on the length that the bytes there claim:
+//! the checksum of any range is computed from those of two prefixes. So the cost of a malicious
+//! segment is bounded by its size.
 
 use std::ops::Range;
 
@@ -12,19 +13,20 @@ use super::segment::Segment;
 use crate::checksum;
 use crate::format::{SegmentHeader, u32_at, u64_at};
 
-/// Size in bytes of what a device writes whole.
+/// Size in bytes of the unit that a device writes atomically.
 const SECTOR_BYTES: u64 = 512;
 
-/// What one log segment holds.
+/// The valid contents of a log segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentScan {
-    /// Valid records, as ranges of file offsets, ascending. In each the records follow each other.
+    /// Valid records, as ascending ranges of file offsets. Within a range the records are
+    /// contiguous.
     pub(crate) runs: Vec<Range<u64>>,
     /// The valid links, ascending.
     pub(crate) links: Vec<Link>,
-    /// Where the bytes end that are not zero, if not in a record.
+    /// End of the last nonzero byte, whether or not it belongs to a record.
     pub(crate) last_used: u64,
-    /// Whether the writer stopped where the first run ends.
+    /// Whether the writer stopped at the end of the first run.
     pub(crate) tail: Tail,
     /// Whether there are records of batches.
     pub(crate) has_batches: bool,
@@ -33,7 +35,7 @@ pub(crate) struct SegmentScan {
 /// A LINK record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Where it is.
+    /// Offset of the LINK record.
     pub(crate) offset: u64,
     /// Offset of the segment that it names.
     pub(crate) target: u64,
@@ -41,20 +43,20 @@ pub(crate) struct Link {
     pub(crate) salt: u64,
 }
 
-/// Whether a segment ends as the last one of a log does.
+/// Whether a segment ends like the last segment of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// Something follows the first run.
+    /// Nonzero bytes follow the first run.
     #[default]
     No,
-    /// Only zeros follow, from the middle of a sector on: nothing but a writer stops there.
+    /// Only zeros follow, from the middle of a sector on. Only a writer stops there.
     Yes,
-    /// Only zeros follow, from the border of a sector on: it may be a sector that was lost.
+    /// Only zeros follow, from a sector boundary on. The sector may have been lost.
     Perhaps,
 }
 
 impl SegmentScan {
-    /// Returns where the records end that follow the header without damage.
+    /// Returns the end of the undamaged records directly after the header.
     pub(crate) fn solid_end(&self, segment: &Segment) -> u64 {
         match self.runs.first() {
             Some(run) if run.start == segment.first() => run.end,
@@ -62,17 +64,17 @@ impl SegmentScan {
         }
     }
 
-    /// Returns the link that nothing damaged comes before: the one that counts.
+    /// Returns the link before which nothing is damaged: the valid end of the segment.
     pub(crate) fn solid_link(&self, segment: &Segment) -> Option<Link> {
         self.links.first().filter(|link| link.offset < self.solid_end(segment)).copied()
     }
 
-    /// Returns where the last valid record ends.
+    /// Returns the end of the last valid record.
     pub(crate) fn end(&self, segment: &Segment) -> u64 {
         self.runs.last().map_or(segment.first(), |run| run.end)
     }
 
-    /// Forgets what is at `end` and behind it, and returns how many bytes of records that was.
+    /// Drops everything from `end` on, and returns the bytes of records dropped.
     pub(crate) fn truncate(&mut self, end: u64) -> u64 {
         let bytes = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
         let before = bytes(&self.runs);
@@ -88,7 +90,7 @@ impl SegmentScan {
     }
 }
 
-/// Finds the valid records among `bytes`, which are those of `segment` as far as the file goes.
+/// Finds the valid records in `bytes`, the bytes of `segment` as far as the file has them.
 pub(crate) fn scan(bytes: &[u8], segment: &Segment, powers: &mut Powers) -> SegmentScan {
     assert!(bytes.len() as u64 <= segment.bytes, "they are bytes of this segment");
     let mut scan = SegmentScan::default();
@@ -102,7 +104,8 @@ pub(crate) fn scan(bytes: &[u8], segment: &Segment, powers: &mut Powers) -> Segm
             scan.has_batches |= record.header.is_in_transaction;
             if let Some(link) = link_of(&record) {
                 scan.links.push(link);
-                // The log went on there, and what is behind was never looked at again.
+                // The log continued in another segment; the bytes after the link are not part of
+                // it.
                 if is_solid {
                     break;
                 }
@@ -138,7 +141,7 @@ impl SegmentScan {
     }
 }
 
-/// Returns the records of a run that a scan found, from the bytes of its segment.
+/// Returns the records of a run that a scan has found, from the bytes of its segment.
 pub(crate) fn records_of<'a>(
     bytes: &'a [u8],
     segment: &Segment,
@@ -151,14 +154,16 @@ pub(crate) fn records_of<'a>(
         if at >= end {
             return None;
         }
-        // It was there when it was scanned; a file that has changed since ends the run.
+        // The record was valid when it was scanned. If the file has changed since, the run ends
+        // here.
         let record = decode_at(bytes, base, at)?;
         at += record.bytes.len();
         Some(record)
     })
 }
 
-/// Returns the record at `at` in the bytes of the segment at `base`: nothing has vouched for it.
+/// Decodes the record at `at` in the bytes of the segment at `base`, without verifying its
+/// checksum.
 pub(crate) fn decode_at(bytes: &[u8], base: u64, at: usize) -> Option<Record<'_>> {
     let rest = bytes.get(at..)?;
     let offset = base + at as u64;
@@ -176,11 +181,11 @@ fn link_of(record: &Record<'_>) -> Option<Link> {
     Some(Link { offset: record.offset, target: u64_at(value, 0), salt: u64_at(value, 8) })
 }
 
-/// Tries places of one segment for records.
+/// Tests offsets of a segment for valid records.
 struct Trial<'a> {
     bytes: &'a [u8],
     segment: &'a Segment,
-    /// Checksums of the bytes up to each multiple of 8; made when the first record is damaged.
+    /// Checksums of the bytes up to each multiple of 8, computed at the first damaged record.
     prefixes: Option<Vec<u32>>,
 }
 
@@ -188,7 +193,7 @@ impl<'a> Trial<'a> {
     /// Returns the record at `at`, a multiple of 8, if there is a valid one.
     fn record_at(&mut self, at: usize, powers: &mut Powers) -> Option<Record<'a>> {
         debug_assert!(at.is_multiple_of(8), "a record begins at a multiple of 8");
-        // Nearly always these are the zeros behind the log.
+        // Skip zeros quickly: nearly always they are the rest of the tail segment.
         if u64_at(self.bytes, at) == 0 {
             return None;
         }
@@ -220,7 +225,8 @@ fn prefixes_of(bytes: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// Powers of the polynomial x^64 modulo that of CRC-32C: what 8 more bytes do to a checksum.
+/// Powers of x^64 modulo the polynomial of CRC-32C. Multiplying by x^64 has the effect of 8 more
+/// zero bytes on a checksum.
 ///
 /// Source: `crc32_combine` of zlib (Adler 2018), with the table that a fixed unit allows.
 #[derive(Clone, Debug)]
@@ -236,12 +242,12 @@ impl Powers {
         Self(vec![ONE])
     }
 
-    /// Returns the checksum of the `word_count` words of 8 bytes between two prefixes that have
-    /// these checksums.
+    /// Returns the checksum of the `word_count` 8-byte words between two prefixes with these
+    /// checksums.
     fn crc_between(&mut self, from: u32, to: u32, word_count: usize) -> u32 {
         debug_assert!(self.0[0] == ONE && (word_count > 0 || from == to));
         while self.0.len() <= word_count {
-            // x^64: one step for each bit.
+            // Multiply by x^64, one bit at a time.
             let last = self.0[self.0.len() - 1];
             self.0.push((0..64).fold(last, |power, _| times_x(power)));
         }
@@ -253,7 +259,7 @@ fn times_x(a: u32) -> u32 {
     if a & 1 == 1 { a >> 1 ^ POLYNOMIAL } else { a >> 1 }
 }
 
-/// Returns the product of two polynomials modulo that of the checksum.
+/// Returns the product of two polynomials modulo the polynomial of the checksum.
 fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     for bit in (0..32).rev() {

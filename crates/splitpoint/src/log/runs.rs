@@ -1,5 +1,5 @@
-//! `RunWalk`: the records of segments that need not follow each other, for tables whose space is
-//! used again.
+//! `RunWalk`: a walk over the records of a list of segments in file order, without following the
+//! chain of the log. Works for compacted stores.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,14 +10,16 @@ use crate::error::Result;
 use crate::format::{Addr, SegmentHeader};
 use crate::region::View;
 
-/// Where the records of a table are: the bytes of each segment from its first record on, in the order
-/// of the file. Its records end with a LINK, with a big record, or where an open segment ends.
+/// The byte ranges of a table's records: those of each segment from its first record on, in the
+/// order of the file. The records of a run end with a LINK, with a big record, or at the end of the
+/// run.
 pub(crate) type Runs = Arc<[Range<u64>]>;
 
-/// Where those runs begin of which slots held every record at a moment, in the order of the file.
+/// The starts of the runs whose records were all held by slots at a moment, in the order of the
+/// file.
 pub(crate) type HeldRuns = Arc<[u64]>;
 
-/// Returns which of `runs` has the record at `offset`.
+/// Returns the run that contains the record at `offset`.
 #[inline]
 pub(crate) fn run_at(runs: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
     let after = runs.partition_point(|run| run.start <= offset);
@@ -30,17 +32,17 @@ pub(crate) fn run_of(segment_offset: u64, end: u64) -> Range<u64> {
     segment_offset + SegmentHeader::BYTES..end
 }
 
-/// A walk over the records of runs.
+/// A walk over the records of a list of runs.
 #[derive(Clone, Debug)]
 pub(crate) struct RunWalk<'a> {
     view: &'a View,
     runs: Runs,
     held: HeldRuns,
-    /// The number of the run after this one.
+    /// Index of the next run.
     next_run: usize,
-    /// What is left of this run.
+    /// The rest of the present run.
     rest: Range<u64>,
-    /// Whether slots held every record of this run.
+    /// Whether slots held every record of the present run.
     is_held: bool,
 }
 
@@ -73,13 +75,13 @@ impl<'a> RunWalk<'a> {
         };
         self.rest.start += record.bytes.len() as u64;
         if record.header.kind == RecordKind::Big {
-            // It is alone in its segment.
+            // A big record is alone in its segment.
             self.rest = 0..0;
         }
         Ok(Some(record))
     }
 
-    /// Returns whether slots held every record of the run that the last record was in.
+    /// Returns whether slots held every record of the run of the last record.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.is_held

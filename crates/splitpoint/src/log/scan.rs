@@ -1,5 +1,5 @@
-//! Read the log in order, segment by segment along its chain: records ([`LogWalk`]), or the changes that
-//! count ([`Changes`]).
+//! Reads the log in order, segment by segment along its chain: all records ([`LogWalk`]), or only
+//! the committed changes ([`Changes`]).
 
 use super::append::{LogPosition, segment_of};
 use super::batch::Batches;
@@ -16,16 +16,16 @@ use crate::testing::mutant::{self, Mutant};
 /// How much the reader of a log trusts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// The log was published up to the end: an invalid record is damage.
+    /// The log is published up to the given end, so an invalid record is damage.
     Published,
     /// As [`Published`](Self::Published), and every checksum is verified.
     Verified,
-    /// Whatever a crash has left: every checksum is verified, and the first invalid record is
-    /// the end of the log.
+    /// The state after a crash: every checksum is verified, and the first invalid record is the end
+    /// of the log.
     Nothing,
 }
 
-/// How far ahead of a walk the log is prefetched, in bytes.
+/// Bytes by which the prefetch of the log runs ahead of a walk.
 pub(crate) const AHEAD_BYTES: u64 = 1024;
 
 /// A walk over the records of a log.
@@ -35,17 +35,18 @@ pub(crate) struct LogWalk<'a> {
     header: SegmentHeader,
     position: LogPosition,
     trust: Trust,
-    /// Where a published log ends.
+    /// The end of a published log.
     end_lsn: u64,
-    /// The segment to which records were moved before the walk began; 0 for none.
+    /// The compacted head at the start of the walk; 0 for none.
     compacted_head: u64,
 }
 
 impl<'a> LogWalk<'a> {
-    /// Walks from `start`; `end_lsn` bounds a published log, trusted or verified. `None` if the log is empty.
+    /// Walks from `start`. `end_lsn` is the end of a published or verified log. Returns `None` if
+    /// the log is empty.
     ///
-    /// The segment was durable before anything named it, so one that is not there is damage even
-    /// where nothing is trusted: else the whole log would be lost for one byte of it, without a word.
+    /// The first segment was durable before the superblock named it, so a missing one is damage
+    /// even with [`Trust::Nothing`]. Otherwise one damaged byte would silently lose the whole log.
     pub(crate) fn new(
         view: &'a View,
         start: LogStart,
@@ -64,7 +65,7 @@ impl<'a> LogWalk<'a> {
         Self::from_position(view, position, trust, end_lsn).map(Some)
     }
 
-    /// Walks from a position in a segment that is known to be good.
+    /// Walks from a position in a segment that has been verified.
     pub(crate) fn from_position(
         view: &'a View,
         position: LogPosition,
@@ -75,7 +76,8 @@ impl<'a> LogWalk<'a> {
         Ok(Self { view, header, position, trust, end_lsn, compacted_head: 0 })
     }
 
-    /// Says to which segment records were moved before: the one before that may be gone.
+    /// Sets the compacted head at the start of the walk. The segments before it may be gone, so the
+    /// chain of segments is not verified beyond it.
     pub(crate) fn after_moves_to(self, compacted_head: u64) -> Self {
         Self { compacted_head, ..self }
     }
@@ -116,8 +118,8 @@ impl<'a> LogWalk<'a> {
             let offset = self.position.offset;
             let short = self.view.short_pair_before(offset, segment_end);
             if let Some((pair, record_bytes)) = short {
-                // The lines that are reached some records from now: the processor's own
-                // prefetching stops at the end of each page.
+                // Prefetch explicitly: the processor's hardware prefetcher stops at each page
+                // boundary.
                 self.view.prefetch_range(offset + AHEAD_BYTES, record_bytes);
                 self.position.offset += record_bytes;
                 self.position.lsn += record_bytes;
@@ -136,7 +138,7 @@ impl<'a> LogWalk<'a> {
             let Some(record) = self.next_record()? else { return Ok(None) };
             let stored = stored_by(self.view, &record, before.lsn);
             if stored.is_err() {
-                // A caller that goes on meets the damage again, not what is behind it.
+                // A caller that continues meets the damage again, rather than the records after it.
                 self.position = before;
             }
             let Some(record) = stored? else { continue };
@@ -145,7 +147,7 @@ impl<'a> LogWalk<'a> {
         }
     }
 
-    /// Reads one record; the position moves only if all of it is good.
+    /// Reads one record. The position advances only if the record is valid.
     fn step(&mut self) -> Result<Record<'a>> {
         let offset = self.position.offset;
         let segment = self.segment();
@@ -176,7 +178,7 @@ impl<'a> LogWalk<'a> {
 }
 
 impl LogWalk<'_> {
-    /// Verifies what a record names outside of the log.
+    /// Verifies the records outside of the log that a record names.
     #[inline]
     fn verify_named(&self, record: &Record<'_>) -> Result<()> {
         match record.header.kind {
@@ -192,26 +194,27 @@ impl LogWalk<'_> {
 /// A change of a key, as the log has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Logged<'a> {
-    /// A pair was stored.
+    /// A record was stored.
     Put {
-        /// The record with the pair: itself, or the big one that the log names.
+        /// The record with key and value: the logged record itself, or the big record that it
+        /// names.
         pair: Record<'a>,
-        /// The record that the key had before.
+        /// The previous record of the key.
         prev: Option<Addr>,
     },
-    /// The pair at `prev` was deleted, whose key has that hash, perhaps by a batch.
+    /// The record at `prev` was deleted, whose key has this hash.
     Delete { hash: u64, prev: Addr, is_in_batch: bool },
-    /// A pair was moved.
+    /// Compaction moved a record.
     Move {
         /// The copy.
         pair: Record<'a>,
-        /// The record that it was.
+        /// The original.
         from: Moved,
     },
 }
 
 impl<'a> Logged<'a> {
-    /// Returns the change that a record makes, if it makes one; `lsn` is its number.
+    /// Returns the change that a record makes, if any; `lsn` is its log sequence number.
     #[inline]
     pub(crate) fn of(view: &'a View, record: &Record<'a>, lsn: u64) -> Result<Option<Self>> {
         let prev = record.header.prev;
@@ -226,20 +229,20 @@ impl<'a> Logged<'a> {
     }
 }
 
-/// What the next record of a log says.
+/// An event of reading a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step<T> {
-    /// The log goes on in this segment.
+    /// The log continues in this segment.
     Segment(Segment),
-    /// A big record has this one.
+    /// A big record has this segment.
     Big(Segment),
-    /// Records were moved to this one, the last of which ends there.
+    /// Records were moved to this segment; the last one ends at this offset.
     Moved(Segment, u64),
-    /// A change counts now, which may have been held back with its batch.
+    /// A change is committed: on its own, or with its batch by the COMMIT that was just read.
     Change(T),
 }
 
-/// The changes of a log that count, in their order.
+/// The committed changes of a log, in order.
 #[derive(Debug)]
 pub(crate) struct Changes<'a, T> {
     walk: LogWalk<'a>,
@@ -248,7 +251,7 @@ pub(crate) struct Changes<'a, T> {
 }
 
 impl<'a, T> Changes<'a, T> {
-    /// Reads from where `walk` is, which is in no batch.
+    /// Reads from the position of `walk`, which must not be within a batch.
     pub(crate) fn new(walk: LogWalk<'a>) -> Self {
         Self { walk, batches: Batches::default(), record_count: 0 }
     }
@@ -258,30 +261,31 @@ impl<'a, T> Changes<'a, T> {
         self.walk.position()
     }
 
-    /// Returns the segment that the position is in.
+    /// Returns the segment of the position.
     pub(crate) fn segment(&self) -> Segment {
         self.walk.segment()
     }
 
-    /// Returns whether no change is held back: reading can go on from the position alone.
+    /// Returns whether no change is held back for its COMMIT, so that reading can be resumed from
+    /// the position alone.
     #[inline]
     pub(crate) fn is_between_changes(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// Returns how many records of any kind have been read.
+    /// Returns the number of records read so far, of any kind.
     pub(crate) fn record_count(&self) -> u64 {
         self.record_count
     }
 
-    /// Reads a record and calls `visit` with what it says, and with the changes that count through it,
-    /// each as `of_change` made it when its record was read. Returns the record, `None` at the end of
-    /// the log.
+    /// Reads a record, and calls `visit` for its events, including each change that it commits, as
+    /// `of_change` converted that change when its own record was read. Returns the record, or
+    /// `None` at the end of the log.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the log is published and damaged, or a record whose checksum is right makes
-    /// no sense.
+    /// [`Error::Corrupt`] if the log is published and damaged, or a record with a valid checksum is
+    /// malformed.
     #[inline]
     pub(crate) fn read_next(
         &mut self,

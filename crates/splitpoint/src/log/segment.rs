@@ -1,8 +1,8 @@
-//! `Segment`: where the records of one segment are, and which segment comes before it.
+//! `Segment`: the extent of a segment's records, and its link to the previous segment.
 //!
-//! Each log segment is bound to the one before it twice: the LINK record there names it, and its
-//! own header names that segment and the log sequence number after the LINK. Where one of the two
-//! is damaged the other is enough.
+//! Each log segment is linked to its predecessor twice: the LINK record at the end of the
+//! predecessor names it, and its own header names the predecessor and the log sequence number after
+//! that LINK. If one of the two is damaged, the other is enough.
 
 use super::append::LogPosition;
 use super::record::{LINK_BYTES, RecordHeader};
@@ -10,7 +10,7 @@ use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, SegmentHeader, Segment
 use crate::region::View;
 use crate::testing::mutant::{self, Mutant};
 
-/// A log segment, or a big one: what its header says, or what the records before it say.
+/// A log segment or a big segment, as described by its header, or by the records before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) offset: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Returns the segment at `offset`, as its header says.
+    /// Returns the segment at `offset`, as described by its header.
     pub(crate) fn new(offset: u64, header: &SegmentHeader) -> Self {
         debug_assert!(offset.is_multiple_of(GRANULE_BYTES), "a segment begins at a granule");
         Self {
@@ -35,9 +35,9 @@ impl Segment {
         }
     }
 
-    /// Makes up the log segment at `offset`, whose header is damaged, from the LINK that names it.
-    /// Its size is the largest that is possible up to `bytes_max`: it begins at a multiple of its
-    /// size.
+    /// Reconstructs the log segment at `offset`, whose header is damaged, from the LINK that names
+    /// it. Its size is the largest possible up to `bytes_max`, given that a segment begins at a
+    /// multiple of its size.
     pub(crate) fn made_up(
         offset: u64,
         salt: u64,
@@ -51,22 +51,23 @@ impl Segment {
         Self { offset, bytes, base_lsn, sequence: 0, previous_offset, salt }
     }
 
-    /// Returns where the first record is.
+    /// Returns the offset of the first record.
     pub(crate) fn first(&self) -> u64 {
         self.offset + SegmentHeader::BYTES
     }
 
-    /// Returns where the segment ends.
+    /// Returns the end of the segment.
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.bytes
     }
 
-    /// Returns whether `naming`, the header of the BIGPUT record with the log sequence number `lsn`, names
-    /// this big one.
+    /// Returns whether `naming`, the header of the BIGPUT record with the log sequence number
+    /// `lsn`, names this big segment.
     ///
-    /// Others that have used the same space may be as large and as valid, even with the same number: after
-    /// a power loss, numbers come again, and a process may be killed before it has named the record it
-    /// wrote. None has the same salt. Earlier builds name no salt.
+    /// An earlier big segment in the same space may have the same size, be valid, and even have the
+    /// same number, because log sequence numbers are reused after a power loss, and a process may
+    /// be killed before it names the record that it has written. But it has another salt. Records
+    /// of earlier builds name no salt.
     pub(crate) fn is_named_by(&self, naming: &RecordHeader, lsn: u64) -> bool {
         let is_salt = |salt| salt == self.salt || mutant::is_made(Mutant::IgnoresSaltOfBigs);
         self.base_lsn == lsn && naming.salt.is_none_or(is_salt)
@@ -78,7 +79,7 @@ impl Segment {
         self.base_lsn + (offset - self.first())
     }
 
-    /// Returns where the LINK record was, if `next` follows this segment.
+    /// Returns the offset of the LINK record, if `next` follows this segment.
     pub(crate) fn link_before(&self, next: &Segment) -> Option<u64> {
         let before = next.base_lsn.checked_sub(self.base_lsn)?.checked_sub(LINK_BYTES)?;
         let at = self.first() + before;
@@ -93,8 +94,8 @@ pub(crate) fn log_segment_at(view: &View, offset: u64) -> Option<Segment> {
     (header.kind == SegmentKind::Log).then(|| Segment::new(offset, &header))
 }
 
-/// Returns the segments that lead to `end`, from its own backwards as far as the headers tell;
-/// `segment_at` reads one.
+/// Returns the segment of `end` and its predecessors, newest first, as far as the headers are
+/// valid; `segment_at` reads a header.
 pub(crate) fn segments_before(
     end: LogPosition,
     segment_at: impl Fn(u64) -> Option<Segment>,
@@ -105,12 +106,13 @@ pub(crate) fn segments_before(
     backwards(last, segment_at)
 }
 
-/// Returns `last` and the segments that lead to it, as far as the headers tell; `segment_at` reads one.
+/// Returns `last` and its predecessors, newest first, as far as the headers are valid; `segment_at`
+/// reads a header.
 pub(crate) fn backwards(
     last: Option<Segment>,
     segment_at: impl Fn(u64) -> Option<Segment>,
 ) -> impl Iterator<Item = Segment> {
-    // The log sequence number falls with every step, so this ends.
+    // Terminates, because the log sequence number decreases with every step.
     std::iter::successors(last, move |segment| {
         let previous = segment_at(segment.previous_offset)?;
         previous.link_before(segment)?;

@@ -1,10 +1,11 @@
-//! A put or a delete of one key: its record, then its slot, then the commit.
+//! A put or a delete of one key: append its record, store its slot, publish the commit.
 //!
-//! A [batch](super::batch) takes the same steps: it appends all records before it stores the first
-//! slot, so it looks each key up again for its slot. A put is not a batch of one, because that
-//! second lookup alone makes it 12 % longer (callgrind: 33.8 instead of 30.2 million instructions
-//! for 20,000 puts). A run of puts commits each record by itself, and does behind the last one what
-//! they make due: nothing of that decides what a crash leaves of a record.
+//! A [batch](super::batch) takes the same steps, but appends all records before it stores the first
+//! slot, so it looks each key up again for its slot. A put is not implemented as a batch of one,
+//! because that second lookup alone makes it 12 % longer (callgrind: 33.8 instead of 30.2 million
+//! instructions for 20,000 puts). A run of puts commits each record on its own, but defers the
+//! splits, the compaction and the checkpoint that they make due until after the last one. Crash
+//! recovery does not depend on when these happen.
 
 use super::{Store, Writer};
 use crate::error::{Error, Result};
@@ -20,13 +21,15 @@ use crate::storage::failure::is_want_of_room;
 use crate::table::PutMode;
 use crate::testing::mutant::{self, Mutant};
 
-/// Size in bytes of a record that deletes: header, prev and hash.
+/// Size in bytes of a tombstone: header, prev and hash.
 pub(crate) const TOMBSTONE_BYTES: u64 = 24;
 
-/// Bytes of records behind which a run of puts does what they make due: as many as a step of compaction reads.
+/// Bytes of records after which a run of puts does the deferred work: as many as a step of
+/// compaction reads.
 const RUN_BYTES: u64 = 64 << 10;
 
-/// What is known of a put before the lock is taken: the hash of its key, and the checksum begun over its pair.
+/// The part of a put that needs no lock: the hash of its key, and the checksum begun over key and
+/// value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Begun {
     hash: u64,
@@ -34,7 +37,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Returns the put of the same pair.
+    /// Returns the put of the key and value with which this was begun.
     #[inline(always)]
     pub(crate) fn put<'a>(
         self,
@@ -47,13 +50,13 @@ impl Begun {
     }
 }
 
-/// What a put has stored, and what that may make due.
+/// The effect of a put, which decides whether a split is due.
 struct Stored {
     is_new: bool,
     begins_second_line: bool,
 }
 
-/// The hash of a key, the record to be written and what it replaces.
+/// A put ready to be stored: the hash of its key, its record, and whether it may replace one.
 pub(crate) struct Put<'a> {
     pub(crate) hash: u64,
     payload: Payload<'a>,
@@ -75,7 +78,7 @@ fn write_path_of(durability: Durability) -> WritePath {
     }
 }
 
-/// Refuses a key or a value that is too large for a record.
+/// Fails if a key or a value exceeds its limit.
 #[inline(always)]
 pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     for (what, bytes, bytes_max) in
@@ -101,7 +104,7 @@ impl Store {
         Ok(self.begin_put(key, value)?.put((key, value), mode, durability))
     }
 
-    /// Does what needs no lock for a put, while its bucket is on its way from memory.
+    /// Prefetches the bucket of a put, and meanwhile does the work that needs no lock.
     #[inline(always)]
     pub(crate) fn begin_put(&self, key: &[u8], value: &[u8]) -> Result<Begun> {
         check_sizes(key, value)?;
@@ -110,14 +113,14 @@ impl Store {
         Ok(Begun { hash, crc: payload_crc(key, value) })
     }
 
-    /// Asks for the records that may have to be compared with the key of a put.
+    /// Prefetches the records that may have to be compared with the key of a put.
     #[inline(always)]
     pub(crate) fn prefetch_candidates_of(&self, begun: &Begun) {
         self.prefetch_candidates(begun.hash);
     }
 
-    /// Stores a pair while the lock is held, for callers that spend more on other things: the two
-    /// steps of a put are compiled into the others, which saves a twelfth of their instructions.
+    /// Stores a record under the lock. For callers whose other work dominates: it is not inlined,
+    /// unlike the two steps in the hot callers, where inlining saves a twelfth of the instructions.
     #[inline(never)]
     pub(crate) fn put_at_once(
         &self,
@@ -131,7 +134,8 @@ impl Store {
         self.put_locked(writer, &put)
     }
 
-    /// Stores a pair; the record first, then its slot, then the commit.
+    /// Stores a record under the lock, then does the work that it makes due. Returns `false` if the
+    /// key exists and must not be replaced.
     #[inline(always)]
     pub(crate) fn put_locked(&self, writer: &mut Writer, put: &Put<'_>) -> Result<bool> {
         let Some(stored) = self.store_in_room(writer, put)? else { return Ok(false) };
@@ -143,8 +147,9 @@ impl Store {
         Ok(true)
     }
 
-    /// Stores pairs, each as a put of its own, up to [`RUN_BYTES`] and a record more; what they make due is done
-    /// behind them. Returns how many are stored, and the error of the one behind those.
+    /// Stores records, each as a put of its own, until their size reaches [`RUN_BYTES`], then does
+    /// the work that they make due. Returns how many are stored, and the error of the next one, if
+    /// it failed.
     pub(crate) fn put_run<'a>(
         &self,
         writer: &mut Writer,
@@ -171,10 +176,10 @@ impl Store {
                 break;
             }
         }
-        // A handle that has failed stores nothing any more.
+        // A poisoned handle must not change anything.
         if self.group.check().is_ok() {
             self.split_after_run(writer, new_count, second_line_count);
-            // Compaction is paid for by each.
+            // Each put pays for its own share of compaction.
             for _ in 0..stored_count {
                 self.compact_if_due(writer);
             }
@@ -183,7 +188,7 @@ impl Store {
         (stored_count, result)
     }
 
-    /// Does what [`store_pair`](Self::store_pair) does, twice if there was no room and some can be made.
+    /// Like [`store_pair`](Self::store_pair), but makes room and retries once if there was none.
     #[inline(always)]
     fn store_in_room(&self, writer: &mut Writer, put: &Put<'_>) -> Result<Option<Stored>> {
         match self.store_pair(writer, put) {
@@ -203,7 +208,8 @@ impl Store {
         self.after_room(writer, error, |writer| self.store_pair(writer, put))
     }
 
-    /// Stores a pair and commits it, without what that makes due. `None` if the key is there and must not be.
+    /// Stores a record and commits it, without the work that it makes due. Returns `None` if the
+    /// key exists and must not be replaced.
     #[inline(always)]
     fn store_pair(&self, writer: &mut Writer, put: &Put<'_>) -> Result<Option<Stored>> {
         self.group.check()?;
@@ -242,7 +248,7 @@ impl Store {
         Ok(Some(Stored { is_new: prev.is_none(), begins_second_line }))
     }
 
-    /// Removes a key; the tombstone first, then the slot, then the commit.
+    /// Deletes a key under the lock: appends the tombstone, empties the slot, publishes the commit.
     pub(crate) fn delete_locked(
         &self,
         writer: &mut Writer,
@@ -257,8 +263,8 @@ impl Store {
         }
     }
 
-    /// Deletes a key after the error of the first attempt, if that was for want of room. Where a
-    /// second one finds no room either the table makes do without a tombstone.
+    /// Retries a delete that failed for lack of space. If there is still no space, a table in
+    /// memory deletes the key without a tombstone.
     #[cold]
     fn delete_where_full(
         &self,
@@ -277,7 +283,7 @@ impl Store {
         }
     }
 
-    /// Deletes a key, with a tombstone if there is a path to write it on.
+    /// Deletes a key, with a tombstone unless `write_path` is `None`.
     #[inline]
     fn try_delete(
         &self,
@@ -322,7 +328,7 @@ impl Store {
         }
     }
 
-    /// Appends the record of a change, a big one in a segment of its own; returns where it is and
+    /// Appends the record of a change, a big one in a segment of its own. Returns its address and
     /// its size in bytes.
     #[inline(always)]
     pub(super) fn append(
@@ -345,7 +351,7 @@ impl Store {
             if !writer.log.has_room_for_put(record_bytes) {
                 self.make_way(writer, payload.header.kind, record_bytes)?;
             }
-            // Also of a tail with room the next pages may not be mapped yet.
+            // Even if the tail has room, its next pages may not be faulted in yet.
             writer.log.reserve(record_bytes, &mut writer.extents)?;
             writer.log.append(payload, prev, write_path, &self.region)?
         };
@@ -357,9 +363,10 @@ impl Store {
         Ok((addr, record_bytes))
     }
 
-    /// Stores the slot of a change whose record is in the log, where [`locate`](Self::locate) found
-    /// the key or room for it; `slot` is empty for a delete. A new key frees lines at the end of its chain that
-    /// deletes have emptied. Returns whether a second overflow line was begun.
+    /// Stores the slot of a change whose record is in the log, at the place that
+    /// [`locate`](Self::locate) has found; `slot` is empty for a delete. A new key also frees lines
+    /// at the end of its chain that deletes have emptied. Returns whether a second overflow line
+    /// was begun.
     #[inline(always)]
     pub(super) fn publish(
         &self,
@@ -400,7 +407,8 @@ impl Store {
 mod tests {
     use crate::{Db, Durability, Options, SimDisk};
 
-    /// A chunk of new keys whose splits are done behind it leaves the mean below the fill factor, as puts do.
+    /// The splits after a chunk of new keys bring the mean below the fill factor, as those of
+    /// single puts do.
     #[test]
     fn put_many_splits_as_many_buckets_as_its_keys_ask_for() {
         let bucket_count_min = |db: &Db| (db.len() * 1000).div_ceil(db.store().fill_thousandths);
@@ -415,7 +423,8 @@ mod tests {
         assert!(report.is_clean(), "{report:?}");
     }
 
-    /// Keys come and go: 4 of 7 slots a bucket are in use at all times, and each bucket was full at some time.
+    /// A sliding window of keys: 4 of 7 slots per bucket are in use at all times, and each bucket
+    /// was full at some time.
     #[test]
     fn a_chain_gives_back_the_lines_that_deletes_have_emptied() {
         const KEYS: u32 = 2000;
