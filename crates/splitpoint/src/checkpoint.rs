@@ -1,20 +1,23 @@
-//! Checkpoints: the index as of one commit, so that recovery need not read the whole log.
+//! Checkpoints: copies of the index as of one commit, so that recovery need not read the whole log.
 //!
-//! While a checkpoint is made the table goes on changing. Each bucket is written once: when the
-//! cursor comes to it, or before the first change of it, whichever is earlier. So the image is
-//! exact, and a change pays for the bucket it has in its hands already.
+//! The table goes on changing while a checkpoint is written. Each bucket is captured once: when the
+//! cursor reaches it, or before its first change (copy on write), whichever is earlier. So the
+//! image is exactly that of the commit, and a change pays only for the bucket that it touches
+//! anyway.
 //!
 //! # Invariants
 //!
-//! - A superblock names a checkpoint only when all of it is durable, and the log up to its commit.
-//! - The segment of the one before is freed only when no superblock names it any more, or by a close,
-//!   after which nothing is allocated before the superblock that names none.
-//! - Nothing in an image is used before the checksum of its block was verified.
+//! - A superblock names a checkpoint only when the checkpoint is durable, and the log up to its
+//!   commit.
+//! - The segment of the previous checkpoint is freed only when no durable superblock names it any
+//!   more; or by a close, after which nothing is allocated before a superblock without a checkpoint
+//!   is written.
+//! - No block of an image is used before its checksum has been verified.
 //!
 //! # Not here
 //!
 //! `store` decides when a checkpoint is due and which thread waits for the device; `recovery` reads
-//! one after a crash.
+//! checkpoints after a crash.
 //!
 //! # Source
 //!
@@ -40,22 +43,22 @@ use crate::region::{Extents, View};
 use crate::segments::SegmentTable;
 use crate::space::Extent;
 
-/// Most bytes of a block of an image.
+/// Largest size of a block of an image, in bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 /// Size of the head of a block in bytes.
 const BLOCK_HEAD_BYTES: usize = 8;
-/// Most slots of a group of buckets in one entry.
+/// Largest number of slots of a group of buckets in one entry.
 const GROUP_SLOTS_MAX: usize = 64;
 /// Bytes that may be left over at the end of a block, because the next entry does not fit.
 const LEFT_OVER_BYTES: usize = ENTRY_HEAD_BYTES + GROUP_BUCKETS as usize + 8 * GROUP_SLOTS_MAX;
-/// Size of what an entry has before the counts of its buckets.
+/// Size of the part of an entry before the counts of its buckets.
 const ENTRY_HEAD_BYTES: usize = 5;
-/// Most slots of a bucket in one entry, which counts them in a byte.
+/// Largest number of slots of a bucket in one entry, which has a byte for the count.
 const ENTRY_SLOTS_MAX: usize = u8::MAX as usize;
-/// Where the state begins.
+/// Offset of the state.
 const STATE_OFFSET: u64 = SegmentHeader::BYTES;
 
-/// What a checkpoint says beside the slots: the table and the file as of its commit.
+/// The contents of a checkpoint apart from the slots: the state of table and file as of its commit.
 ///
 /// ```text
 /// offset  size  field
@@ -77,7 +80,7 @@ const STATE_OFFSET: u64 = SegmentHeader::BYTES;
 pub(crate) struct CheckpointState {
     pub(crate) geometry: Geometry,
     pub(crate) commit: CommitState,
-    /// Where replay goes on.
+    /// Where replay continues the log.
     pub(crate) replay_start: LogStart,
     pub(crate) next_sequence: u64,
     pub(crate) log_bytes: u64,
@@ -88,15 +91,15 @@ pub(crate) struct CheckpointState {
 }
 
 pub(crate) const CRC_OFFSET: usize = 160;
-/// Where the words after the checksum begin.
+/// Offset of the words after the checksum.
 const HEAD_OFFSET: usize = 168;
-/// Where the number of words of the segment table is, and their checksum.
+/// Offsets of the number of words of the segment table, and of their checksum.
 pub(crate) const TABLE_WORDS_OFFSET: usize = 144;
 pub(crate) const TABLE_CRC_OFFSET: usize = 184;
 
 impl CheckpointState {
-    /// Returns the state of a table between two changes; `None` if its segments are not known,
-    /// because headers of the log are damaged.
+    /// Returns the state of a table between two changes; `None` if its segments are unknown because
+    /// headers of the log are damaged.
     pub(crate) fn of(
         extents: &Extents,
         geometry: Geometry,
@@ -116,15 +119,15 @@ impl CheckpointState {
         })
     }
 
-    /// Returns the size in bytes of what is before the blocks.
+    /// Returns the size in bytes of the part before the blocks.
     fn head_bytes(&self) -> u64 {
         GRANULE_BYTES + (self.segments.len() as u64 * 8).next_multiple_of(GRANULE_BYTES)
     }
 
-    /// Returns the size in bytes of a segment that has room for the image, whoever captures which
-    /// bucket.
+    /// Returns the size in bytes of a segment that has room for the image, regardless of which
+    /// thread captures which bucket.
     ///
-    /// Each of `thread_count` threads may leave a block that is not full.
+    /// Each of `thread_count` threads may leave a partly filled block.
     pub(crate) fn segment_bytes_max(&self, thread_count: u64) -> u64 {
         let (record_count, geometry) = (self.commit.record_count, self.geometry);
         self.head_bytes() + blocks_bytes(record_count, geometry, self.packing, thread_count)
@@ -168,9 +171,9 @@ impl CheckpointState {
         block
     }
 
-    /// Decodes the first granule of the checkpoint `name` of a file of `file_bytes`, without the
-    /// segment table; nothing has vouched for it. Returns also the size of the table in bytes, and
-    /// its checksum.
+    /// Decodes and validates the first granule of the checkpoint `name` of a file of `file_bytes`,
+    /// which is untrusted. Returns the state without the segment table, and the size in bytes and
+    /// the checksum of that table.
     pub(crate) fn decode(
         block: &[u8],
         name: CheckpointName,
@@ -206,10 +209,11 @@ impl CheckpointState {
         if word(1) > file_bytes {
             return corrupt("checkpoint counts", 72, file_bytes, word(1));
         }
-        // Figures for `stat`, for which a killed process's live header is taken at its word.
+        // These counts may come from the unverified live header of a killed process. They are only
+        // for `stat`, so it is enough to bound them.
         let figure = |i: usize| word(i).min(file_bytes);
-        // The file may be shorter by now than when the checkpoint was made: a close cuts it where what
-        // had been emptied was free. `SegmentTable::mend` removes what is behind the end.
+        // The file may have become shorter since the checkpoint, because a close truncates emptied
+        // segments at the end. `SegmentTable::mend` removes the entries beyond the end.
         let word_count_max = name.bytes.saturating_sub(GRANULE_BYTES) / 16 * 2;
         if word(10) > word_count_max || !word(10).is_multiple_of(2) {
             return corrupt(
@@ -246,17 +250,17 @@ impl CheckpointState {
     }
 }
 
-/// How the slots of an image are packed: without the bits of the tag that the bucket has, and with
-/// as many bits of the address as the file needs.
+/// How the slots of an image are packed: without the bits of the tag that follow from the bucket
+/// number, and with only as many address bits as the file needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packing {
     address_bits: u32,
-    /// Bits of the tag, from its lowest on, that follow from the bucket.
+    /// Number of low bits of the tag that follow from the bucket number.
     known_bits: u32,
 }
 
 impl Packing {
-    /// Returns the packing for a table of that shape, whose records have addresses of that size.
+    /// Returns the packing for a table of this geometry, whose addresses have this many bits.
     fn new(geometry: Geometry, address_bits: u32) -> Self {
         debug_assert!(address_bits <= Addr::BITS);
         let known_bits = geometry.level().saturating_sub(Tag::FIRST_BIT).min(Tag::BITS);
@@ -268,7 +272,7 @@ impl Packing {
         (Tag::BITS - self.known_bits + self.address_bits).div_ceil(8).max(1) as usize
     }
 
-    /// Packs a slot; `None` if its address is in no file of that size, which is damage.
+    /// Packs a slot; `None` if its address does not fit, which means damage.
     #[inline]
     fn pack(self, slot: Slot) -> Option<u64> {
         let address = slot.addr().0;
@@ -276,8 +280,7 @@ impl Packing {
         (address >> self.address_bits == 0).then_some(tag | address)
     }
 
-    /// Returns the slot of `bucket` that [`pack`](Self::pack) made `packed` of; for other bytes,
-    /// any slot.
+    /// Reverses [`pack`](Self::pack) for a slot of `bucket`. Arbitrary input gives some slot.
     #[inline]
     fn unpack(self, packed: u64, bucket: BucketIndex) -> Slot {
         let known = bucket.0 >> Tag::FIRST_BIT & low_mask(self.known_bits);
@@ -286,10 +289,10 @@ impl Packing {
     }
 }
 
-/// Returns the size in bytes of a segment that has room for the image which one thread makes of a table of that
-/// shape with so many records, in a file that ends at `end` granules, in units of `unit_bytes`. It has room for
-/// the image after deletes as well: a table that loses a level by them packs a bit more for each slot, and that
-/// bit may begin another byte.
+/// Returns the size in bytes of a segment that has room for the image that a single thread writes
+/// of a table with this geometry and record count, in a file that ends at granule `end`, with units
+/// of `unit_bytes`. The segment also has room for the image after deletes: a table that loses a
+/// level packs one bit more per slot, which may take another byte.
 pub(crate) fn segment_bytes_later(
     record_count: u64,
     geometry: Geometry,
@@ -309,15 +312,17 @@ pub(crate) fn segment_bytes_later(
         + bytes_of(record_count, geometry).max(bytes_of(left_count, merged))
 }
 
-/// Returns the most bytes of the blocks of an image that so many threads make.
+/// Returns an upper bound for the bytes of the blocks of an image that `thread_count` threads
+/// write.
 fn blocks_bytes(record_count: u64, geometry: Geometry, packing: Packing, thread_count: u64) -> u64 {
-    // A killed process may have left any count. With a wrong one the image cannot be completed.
+    // A killed process may have left any count. With a wrong count the image is never completed, so
+    // bounding it is enough.
     let record_count = record_count.min(FILE_BYTES_MAX / 8);
     let bucket_count = geometry.bucket_count();
-    // A bucket alone has an entry, and another one if its chain is long; those that are walked
-    // share one.
+    // A bucket that is captured alone has an entry of its own, and a further one if its chain is
+    // long; buckets that a walk captures share an entry per group.
     let entry_count = record_count.min(bucket_count) + record_count / ENTRY_SLOTS_MAX as u64;
-    // Where one thread makes the image each bucket is alone.
+    // A single thread captures each bucket alone.
     let groups = if thread_count == 1 {
         0
     } else {
@@ -326,7 +331,7 @@ fn blocks_bytes(record_count: u64, geometry: Geometry, packing: Packing, thread_
     let bytes = record_count * packing.slot_bytes() as u64
         + entry_count * (ENTRY_HEAD_BYTES as u64 + 1)
         + groups;
-    // A block ends where the next entry does not fit, and the last one of a thread anywhere.
+    // A block ends where the next entry does not fit; the last block of a thread may end anywhere.
     let block_bytes = (BLOCK_BYTES - BLOCK_HEAD_BYTES - LEFT_OVER_BYTES) as u64;
     let last_bytes = if thread_count == 1 {
         (BLOCK_HEAD_BYTES as u64 + bytes % block_bytes).next_multiple_of(GRANULE_BYTES)
@@ -337,28 +342,28 @@ fn blocks_bytes(record_count: u64, geometry: Geometry, packing: Packing, thread_
     bytes / block_bytes * BLOCK_BYTES as u64 + last_bytes
 }
 
-/// Returns how many bits the addresses of records have in a file of that many granules.
+/// Returns the number of bits of an address in a file of this many granules.
 fn address_bits(granule_count: u64) -> u32 {
     let address_max = granule_count * GRANULE_BYTES / 8;
     (u64::BITS - address_max.leading_zeros()).min(Addr::BITS)
 }
 
-/// Returns the checksum of the first granule of a checkpoint, in which its field is zero.
+/// Returns the checksum of the first granule of a checkpoint, in which the checksum field is zero.
 pub(crate) fn state_crc(block: &[u8], salt: u64) -> u32 {
     checksum::crc32c_append_words(0, block, [salt])
 }
 
-/// Returns the checksum of a block at `offset` of the file, whatever it says itself.
+/// Computes the checksum of a block at `offset` of the file.
 pub(crate) fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
     checksum::crc32c_append_words(0, &bytes[4..], [salt, offset])
 }
 
-/// Frees the segment that a place of the live header names.
+/// Frees the segment that one of the two checkpoint places of the live header names.
 fn release(extents: &mut Extents, place: usize) {
     let region = extents.region().clone();
     let live = region.live();
     let Some(extent) = live.checkpoint_extents()[place] else { return };
-    // A killed process may have left the name of granules that are free.
+    // A killed process may have left a record of granules that are free.
     if !extents.space().is_free(extent) {
         let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
         extents.release_segment(offset..offset + bytes);
@@ -366,7 +371,7 @@ fn release(extents: &mut Extents, place: usize) {
     live.set_checkpoint_extent(place, None);
 }
 
-/// Frees the segments of all checkpoints except the one of that name.
+/// Frees the segments of all checkpoints except `kept`.
 pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName>) {
     for (place, extent) in extents.region().live().checkpoint_extents().into_iter().enumerate() {
         if extent.is_some_and(|extent| !kept.is_some_and(|name| is_place_of(extent, name))) {
@@ -378,19 +383,20 @@ pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName
     assert!(left.all(is_kept), "no other one is left");
 }
 
-/// Returns whether the live header lists the granules of a checkpoint under `extent`, which may be
-/// longer: the place stays whole for the next one.
+/// Returns whether `extent`, as listed in the live header, is the segment of a checkpoint. It may
+/// be longer than the checkpoint, because the rest is kept for the next one.
 pub(crate) fn is_place_of(extent: Extent, name: CheckpointName) -> bool {
     let named = extent_of(name);
     extent.granule == named.granule && extent.count >= named.count
 }
 
-/// Returns whether a checkpoint is one of an older version: no damage, but of no use.
+/// Returns whether a checkpoint has the format of an older version, which is not damage but cannot
+/// be used.
 pub(crate) fn is_of_older_version(view: &View, name: CheckpointName) -> bool {
     view.segment(name.offset).is_ok_and(|header| header.kind == SegmentKind::OldCheckpoint)
 }
 
-/// Returns how many bytes after a block of this size the next one begins.
+/// Returns the distance in bytes from a block of this size to the next block.
 pub(crate) fn block_step(block_bytes: usize) -> u64 {
     (block_bytes as u64).next_multiple_of(GRANULE_BYTES)
 }
@@ -400,7 +406,7 @@ pub(crate) fn extent_of(name: CheckpointName) -> Extent {
     Extent { granule: name.offset / GRANULE_BYTES, count: name.bytes / GRANULE_BYTES }
 }
 
-/// A checkpoint as recovery finds it.
+/// A checkpoint that is being read.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     name: CheckpointName,
@@ -424,7 +430,7 @@ impl Image {
         Ok(Self { name, state })
     }
 
-    /// Returns what the superblock calls it.
+    /// Returns the name that the superblock has for it.
     pub(crate) fn name(&self) -> CheckpointName {
         self.name
     }

@@ -1,8 +1,8 @@
-//! What to compact, how fast, and when the space may be used again. Pure.
+//! Decides what to compact, how fast, and when space may be reused. Pure: no I/O.
 //!
-//! Compaction moves the live records of a segment, the *victim*, to the end of another one, and then
-//! uses its space again. The writer does it, a little with each change: what makes it necessary pays
-//! for it, so there is no backlog and no pause.
+//! Compaction moves the live records of a segment, the *victim*, to the end of another one, and
+//! then reuses the space of the victim. The writer does this, a little with each change: the
+//! changes that make compaction necessary pay for it, so there is no backlog and no pause.
 //!
 //! ```text
 //! victim   | dead | LIVE | dead | dead | LIVE | LINK |     emptied, waits, is used again
@@ -13,8 +13,8 @@
 //!
 //! # Invariants
 //!
-//! - A segment is emptied only by reading it to its end and asking the index for every record.
-//! - [`Compaction::take_reusable`] alone decides that space is used again.
+//! - A segment is emptied only by reading it to its end and looking up every record in the index.
+//! - Only [`Compaction::take_reusable`] decides that space may be reused.
 //!
 //! # Not here
 //!
@@ -31,91 +31,95 @@ use crate::moments::PastMoments;
 use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::testing::mutant::{self, Mutant};
 
-/// Changes between two looks at whether there is something to do.
+/// Changes between two steps.
 const CHANGES_PER_STEP: u32 = 16;
-/// Bytes of victims that a byte of a change pays for: this many, and up to six times as many where
-/// space is far above what is wanted.
+/// Bytes of victims that a byte of a change pays for: this many, and up to six times as many when
+/// far more space is in use than wanted.
 const PACE: u64 = 3;
 const HURRY_MAX: u64 = 6;
-/// A segment of which less is dead is not a victim, in thousandths.
+/// Smallest dead share of a victim, in thousandths.
 const DEAD_THOUSANDTHS_MIN: u64 = 30;
-/// Bytes of victims that a step reads at most, where a segment is not larger.
+/// Largest number of bytes of victims that a step reads, unless a segment is larger.
 const STEP_BYTES_MAX: u64 = 64 << 10;
-/// Units up to which all segments are looked at for a victim: 64 GiB in units of the usual size. Of
-/// a larger table so many units are looked at first.
+/// Number of units up to which all segments are examined to choose a victim: 64 GiB with units of
+/// the usual size. For a larger table, a sample of `UNITS_SAMPLED` units is examined first.
 const UNITS_LOOKED_AT: u64 = 1 << 20;
 const UNITS_SAMPLED: u64 = 64;
-/// Looks at what horizons hold back, while as much comes to wait as they may.
+/// Number of checks of what horizons hold back, while as much space comes to wait as they may hold.
 const HELD_LOOKS: u64 = 64;
-/// Share of the live bytes that is not in use and keeps its pages, because it waits or was free a
-/// moment ago: one part in so many.
+/// The share of the live bytes (as a divisor) up to which waiting and recently freed space keeps
+/// its pages.
 const SPARE_SHARE: u64 = 4;
-/// Bytes that are emptied while the most that has waited of late fades by one.
+/// Bytes that are emptied for each byte by which the recent peak of waiting bytes decays.
 const PEAK_FADING: u64 = 2;
-/// The most of it that counts, in live bytes.
+/// Bound for that peak, as a multiple of the live bytes.
 const PEAK_LIVE_MAX: u64 = 8;
-/// Looks at what readers hold back, while twice as much comes to wait and nothing is taken.
+/// Number of checks of what readers hold back, while the waiting space doubles and none can be
+/// reused.
 const PEAK_LOOKS: u64 = 16;
-/// What was live of late counts instead of what is, up to one part in so many more: deletes may let the log
-/// become 7/6 of what is wanted. Without it a delete at random reads four or five records, most of them live.
+/// The recent maximum of the live bytes counts instead of the present value, up to this share (as a
+/// divisor) above it: deletes may let the log grow to 7/6 of what is wanted. Without this,
+/// compaction reads four or five records, most of them live, for each delete at random.
 const RECENT_LIVE_SHARE: u64 = 6;
-/// Bytes that puts append while it fades by one.
+/// Bytes that puts append for each byte by which that maximum decays.
 const RECENT_LIVE_FADING: u64 = 2;
-/// Share of the live bytes that is emptied before a checkpoint is begun for it: one part in so many. The
-/// next ones are emptied while the checkpoint is made, so that about twice as much waits at most.
+/// The share of the live bytes (as a divisor) that must have been emptied before a checkpoint is
+/// begun to free it. Further segments are emptied while the checkpoint is written, so about twice
+/// as much waits at most.
 const WAITING_SHARE: u64 = 8;
-/// Bytes that are emptied, for each byte of a checkpoint.
+/// Bytes that must have been emptied for each byte of a checkpoint.
 const WAITING_BY_IMAGE: u64 = 2;
-/// Bytes of emptied segments for which a checkpoint is begun at least.
+/// Smallest number of emptied bytes for which a checkpoint is begun.
 pub(crate) const WAITING_BYTES_MIN: u64 = 2 << 20;
 
-/// What is being compacted, and what waits to be used again.
+/// The state of compaction: the victim, and the emptied segments that wait to be reused.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// The share of the log that is to be live, in thousandths.
+    /// The wanted live share of the log, in thousandths.
     live_thousandths: u64,
     /// The segment that is being emptied.
     pub(crate) victim: Option<Victim>,
-    /// Emptied segments, those that were emptied first in front.
+    /// Emptied segments, oldest first.
     waiting: VecDeque<Emptied>,
     waiting_bytes: u64,
-    /// The most of them of late that only waited for readers to finish what they read.
+    /// Recent peak of the bytes that waited only for the grace periods of readers.
     waiting_bytes_peak: u64,
-    /// How many may wait before it is worth looking whether they are more.
+    /// Number of waiting bytes from which it is worth updating the peak.
     peak_looked_at_bytes: u64,
-    /// How many were put on the list, and how many had been when somebody was last seen to look back.
+    /// Number of segments ever retired, and its value when a horizon or moment was last seen to
+    /// hold space.
     retired_count: u64,
     looked_back_count: u64,
-    /// Those that were emptied since the last checkpoint was begun, so that they wait for another one.
+    /// Bytes emptied since the last checkpoint was begun, which wait for the next one.
     unnamed_bytes: u64,
     past: PastHorizon,
     past_moments: PastMoments,
-    /// Bytes that wait, from which on it is worth looking who holds them back.
+    /// Number of waiting bytes from which it is worth checking who holds them back.
     held_looked_at_bytes: u64,
     changes_left: u32,
-    /// Bytes that the changes since the last step appended, and bytes that died.
+    /// Bytes that were appended, and bytes that died, by changes since the last step.
     appended_bytes: u64,
     buried_bytes: u64,
-    /// Bytes of victims that changes have paid for and that are not read yet.
+    /// Bytes of victims that changes have paid for but that have not been read yet.
     owed_bytes: u64,
-    /// Bytes that were live of late, at the steps of this handle.
+    /// Decaying maximum of the live bytes, as seen by the steps of this handle.
     recent_live_bytes: u64,
-    /// Bytes that were moved since the store was opened.
+    /// Bytes moved since the store was opened.
     moved_bytes: u64,
-    /// Whether the log alone does not say what the table holds: something was moved or emptied, or a
-    /// key was deleted without a tombstone.
+    /// Whether the log is no longer complete: something was moved or emptied, or a key was deleted
+    /// without a tombstone.
     is_log_incomplete: bool,
-    /// Whether nobody looks for a victim before the next bytes die: there was none.
+    /// Whether there was no victim, so that the search is suspended until more bytes die.
     is_resting: bool,
     /// State of the generator that samples segments.
     sample_state: u64,
 }
 
-/// A segment whose live records are moved away.
+/// A segment whose live records are being moved away.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Victim {
     pub(crate) segment: TableSegment,
-    /// Where the next record is that has not been looked at.
+    /// Offset of the next record to examine.
     pub(crate) at: u64,
     /// Salt of its records.
     pub(crate) salt: u64,
@@ -123,14 +127,15 @@ pub(crate) struct Victim {
     pub(crate) record_bytes: u64,
 }
 
-/// The largest stamp of which nobody needs what died then.
+/// The largest stamp such that nobody needs what died at that stamp or before.
 ///
-/// A snapshot pins what it reads only while it reads. So what its horizon held waits for the grace period
-/// after the horizon has gone: a reader, or a value that it has returned, may still be there.
+/// A snapshot pins a record only while it reads it. So the space that its horizon held waits for a
+/// grace period after the horizon has closed, because a read in progress, or a value that it has
+/// returned, may still use it.
 #[derive(Clone, Copy, Debug, Default)]
 struct PastHorizon {
     stamp: u64,
-    /// The stamp after the grace period of a ticket.
+    /// The next stamp, and the ticket of the grace period after which it becomes valid.
     next: Option<(u64, u64)>,
 }
 
@@ -140,18 +145,19 @@ struct Emptied {
     segment: Range<u64>,
     is_big: bool,
     death: Death,
-    /// Low half of the number of the segment that its space was, to know it again; 0 if nobody needs to.
+    /// Low half of the sequence number of the segment, to recognize it later; 0 if that is not
+    /// needed.
     sequence: u64,
-    /// How many rounds of looks at the moments of other processes had begun.
+    /// Number of rounds over the moments of other processes that had begun by then.
     round: u64,
 }
 
 /// When the last record of a segment died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Death {
-    /// Where the log ended.
+    /// The end of the log at that time.
     pub(crate) lsn: u64,
-    /// How many checkpoints had been begun.
+    /// Number of checkpoints begun by then.
     pub(crate) checkpoint: u64,
     /// The ticket of the grace period.
     pub(crate) ticket: u64,
@@ -159,26 +165,26 @@ pub(crate) struct Death {
     pub(crate) stamp: u64,
 }
 
-/// What the writer knows when it looks for space to use again.
+/// The conditions under which the writer looks for space to reuse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// The log is durable up to this number.
     pub(crate) durable_lsn: u64,
-    /// Recovery replays the log from the checkpoint of this number on, counted from 1 since the store
-    /// was opened; 0 if that is not known.
+    /// The number of the checkpoint from which a recovery would replay the log, counted from 1
+    /// since the store was opened; 0 if unknown.
     pub(crate) replay_checkpoint: u64,
     /// The ticket below which every grace period is over.
     pub(crate) unpinned: u64,
-    /// The largest stamp of which no horizon needs what died then, a grace period after those that have
-    /// gone.
+    /// The largest stamp such that no horizon needs what died then, nor any read of a closed
+    /// horizon.
     pub(crate) past_horizon: u64,
     /// The log sequence number below which no moment of another process needs what was emptied.
     pub(crate) past_moments: u64,
 }
 
 impl Moment {
-    /// Returns the moment of a table in memory: nothing of it survives the process, so nothing need
-    /// be durable, and nothing is replayed.
+    /// Returns the conditions of a table in memory, which does not survive the process: nothing
+    /// need be durable, and nothing is replayed.
     pub(crate) fn in_memory(unpinned: u64, past_horizon: u64) -> Self {
         let (durable_lsn, replay_checkpoint) = (u64::MAX, u64::MAX);
         Self { durable_lsn, replay_checkpoint, unpinned, past_horizon, past_moments: u64::MAX }
@@ -190,19 +196,20 @@ impl Emptied {
         self.segment.end - self.segment.start
     }
 
-    /// Returns whether it waits only because somebody may look back.
+    /// Returns whether only horizons or moments keep the segment from being reused.
     fn is_only_held(&self, moment: &Moment) -> bool {
         self.is_reusable(&Moment { past_horizon: u64::MAX, past_moments: u64::MAX, ..*moment })
     }
 
-    /// Returns whether the space of the segment may be used again. That it is *emptied*, read to its
-    /// end and every live record moved, is the first condition; the others are these.
+    /// Returns whether the space of the segment may be reused. The first condition, that the
+    /// segment is *emptied* (read to its end, with every live record moved), holds for every
+    /// element of the list; these are the others.
     fn is_reusable(&self, moment: &Moment) -> bool {
         let Death { lsn, checkpoint, ticket, stamp } = self.death;
-        // Else recovery could end before the death of a record in it.
+        // Otherwise recovery could end at a commit at which a record in the segment is still live.
         let is_durable = lsn <= moment.durable_lsn || mutant::is_made(Mutant::ReusesUndurable);
-        // Else replay meets the name of a record that is not there any more, or the checkpoint takes the
-        // segment for one with records.
+        // Otherwise replay could meet the name of a record that no longer exists, or load a
+        // checkpoint that lists the segment as one with records.
         let is_replayed_by_none = checkpoint < moment.replay_checkpoint
             || mutant::is_made(Mutant::ReusesReplayed)
             || mutant::is_made(Mutant::ReusesUndurable);
@@ -210,7 +217,7 @@ impl Emptied {
         let is_unpinned = ticket < moment.unpinned
             || mutant::is_made(Mutant::ReusesPinned)
             || mutant::is_made(Mutant::ReusesUnderScan);
-        // A snapshot that was taken later never comes here.
+        // A snapshot that is taken later never reads this segment.
         let is_behind_horizon =
             stamp <= moment.past_horizon || mutant::is_made(Mutant::ReusesUnderScan);
         let is_behind_moments =
@@ -220,7 +227,8 @@ impl Emptied {
 }
 
 impl Compaction {
-    /// Begins with nothing to do; `live_share` of the log is to be live. `seed` makes the samples.
+    /// Creates the idle state. `live_share` is the wanted live share of the log; `seed` seeds the
+    /// sampling.
     pub(crate) fn new(live_share: f64, seed: u64) -> Self {
         assert!((0.5..=0.9).contains(&live_share), "the options were checked");
         Self {
@@ -248,12 +256,12 @@ impl Compaction {
         }
     }
 
-    /// Has the next change pay: of a handle that may be closed after it.
+    /// Makes the very next change pay: for a handle that may be closed after it.
     pub(crate) fn pay_at_once(&mut self) {
         self.changes_left = 1;
     }
 
-    /// Goes on to pay for what `before` has counted, of a handle that did not write meanwhile.
+    /// Takes over the counts of `before`, the state of this handle in its previous turn.
     pub(crate) fn go_on(&mut self, before: &Self) {
         self.changes_left = before.changes_left.max(1);
         self.appended_bytes = before.appended_bytes;
@@ -262,7 +270,8 @@ impl Compaction {
         self.recent_live_bytes = before.recent_live_bytes;
         self.moved_bytes = before.moved_bytes;
         self.waiting_bytes_peak = before.waiting_bytes_peak;
-        // Not what waits since before: others may have looked back meanwhile.
+        // Do not attribute what has waited since then to readers: other handles may have opened
+        // horizons in the meantime.
         self.note_looked_back();
     }
 
@@ -292,7 +301,8 @@ impl Compaction {
         self.recent_live_bytes = self.recent_live_bytes.saturating_sub(bytes / RECENT_LIVE_FADING);
     }
 
-    /// Has the next changes pay for what deletes have left: there is no other room.
+    /// Makes the next changes pay for the dead bytes that deletes have left, because there is no
+    /// other space.
     pub(crate) fn forget_recent_live(&mut self) {
         self.recent_live_bytes = 0;
     }
@@ -320,30 +330,30 @@ impl Compaction {
         self.moved_bytes
     }
 
-    /// Returns the bytes of emptied segments that wait.
+    /// Returns the bytes of waiting segments.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes
     }
 
-    /// Returns whether the log alone has every record that a slot holds, and every one before it:
-    /// nothing was moved or emptied.
+    /// Returns whether the log is complete: nothing was moved or emptied, so it has every record
+    /// that a slot holds, and all earlier ones.
     pub(crate) fn is_log_whole(&self) -> bool {
         self.moved_bytes == 0 && !self.is_log_incomplete
     }
 
-    /// Notes that a key is deleted without a tombstone.
+    /// Records that a key is deleted without a tombstone.
     pub(crate) fn note_log_incomplete(&mut self) {
         self.is_log_incomplete = true;
     }
 
-    /// Begins to count the changes up to the next step, and returns the bytes of victims that this
-    /// one reads: what the changes since the last one pay for. What is more than a step may read is
-    /// left to those after the next changes.
+    /// Begins a step, and returns the bytes of victims that it reads: as many as the changes since
+    /// the last step pay for. The excess over the limit of a step is carried over to the next
+    /// steps.
     ///
-    /// `used_bytes` are those of the records in the segments in use, *without* those that wait: if
-    /// they counted, the writer would compact ever harder for space that is on its way. `live_bytes`
-    /// are those of them that are live. The rests at the ends of segments do not count: moving
-    /// records does not gain them.
+    /// `used_bytes` are the bytes of records in the segments in use, *without* waiting segments: if
+    /// these counted, the writer would compact harder and harder for space that is about to become
+    /// free. `live_bytes` are the live bytes among them. Unused ends of segments do not count,
+    /// because moving records does not recover them.
     pub(crate) fn begin_step(
         &mut self,
         used_bytes: u64,
@@ -368,7 +378,8 @@ impl Compaction {
         }
         let hurry = (1 + 2 * excess / segment_bytes).min(HURRY_MAX);
         let paid_bytes = change_bytes.saturating_mul(PACE * hurry);
-        // No more than there is: a store that was cleared owes nothing for what is gone.
+        // Bounded by the bytes in use: a store that was cleared owes nothing for space that is
+        // gone.
         let owed_bytes = self.owed_bytes.saturating_add(paid_bytes).min(used_bytes);
         let budget = owed_bytes.min(STEP_BYTES_MAX.max(segment_bytes));
         self.owed_bytes = owed_bytes - budget;
@@ -378,8 +389,8 @@ impl Compaction {
         budget
     }
 
-    /// Returns the segment that is worth most to be emptied, if one is worth it; `heads` are the
-    /// segments to which records are appended. `next_sequence` is the number of the next segment.
+    /// Returns the segment whose emptying is worth most, if any is worth it. `heads` are the
+    /// segments to which records are appended; `next_sequence` is the number of the next segment.
     pub(crate) fn choose(
         &mut self,
         segments: &SegmentTable,
@@ -413,12 +424,12 @@ impl Compaction {
         mixed ^ mixed >> 31
     }
 
-    /// Notes that there is no victim, so that nobody looks for one before more bytes die.
+    /// Records that there is no victim, so that none is searched for until more bytes die.
     pub(crate) fn rest(&mut self) {
         self.is_resting = true;
     }
 
-    /// Puts a segment that no slot leads to on the list of those that wait. `sequence` is its number, for
+    /// Appends a segment that no slot leads to to the waiting list. `sequence` is its number, for
     /// [`redate`](Self::redate).
     pub(crate) fn retire(
         &mut self,
@@ -445,8 +456,9 @@ impl Compaction {
         self.is_log_incomplete = true;
     }
 
-    /// Dates those that wait anew by `before`, of the same handle in an earlier turn: one that waited there,
-    /// and is still the same, died when it says so, if that is earlier.
+    /// Corrects the deaths of the waiting segments by `before`, the state of this handle in an
+    /// earlier turn: a segment that waited there and is still the same died at the earlier of the
+    /// two times.
     pub(crate) fn redate(&mut self, before: &Self) {
         let known = before.waiting.iter().filter(|one| one.sequence != 0);
         let mut deaths: Vec<_> = known
@@ -467,14 +479,15 @@ impl Compaction {
         self.waiting = waiting.into();
     }
 
-    /// Notes that a checkpoint is begun, for which everything waits from now on that was emptied.
+    /// Records that a checkpoint is begun, which frees everything emptied so far.
     pub(crate) fn note_checkpoint(&mut self) {
         self.unnamed_bytes = 0;
     }
 
-    /// Returns whether so much was emptied since the last checkpoint was begun that the next one is due:
-    /// the file grows by what waits. `image_bytes` are those of a checkpoint, and `bytes_min` the fewest
-    /// for which one is made. It says nothing of the pace of compaction.
+    /// Returns whether so much was emptied since the last checkpoint was begun that the next one is
+    /// due, because the file grows by what waits. `image_bytes` is the size of a checkpoint, and
+    /// `bytes_min` the smallest number of bytes for which one is written. This is independent of
+    /// the pace of compaction.
     pub(crate) fn wants_checkpoint(
         &self,
         live_bytes: u64,
@@ -491,7 +504,8 @@ impl Compaction {
         !self.waiting.is_empty()
     }
 
-    /// Notes that no open horizon needs what died at `stamp` or before; `ticket` begins a grace period.
+    /// Records that no open horizon needs what died at `stamp` or before; `ticket` begins a grace
+    /// period.
     pub(crate) fn note_past(&mut self, stamp: u64, ticket: impl FnOnce() -> u64) {
         debug_assert!(stamp >= self.past.stamp, "a horizon opens at the newest moment");
         if self.past.next.is_none() && stamp > self.past.stamp {
@@ -499,8 +513,8 @@ impl Compaction {
         }
     }
 
-    /// Returns the largest stamp of which nobody needs what died then, where every grace period below
-    /// the ticket `unpinned` is over.
+    /// Returns the largest stamp such that nobody needs what died then, given that every grace
+    /// period below the ticket `unpinned` is over.
     pub(crate) fn past_horizon(&mut self, unpinned: u64) -> u64 {
         let is_over =
             |next: &mut (u64, u64)| next.1 < unpinned || mutant::is_made(Mutant::ReusesPinned);
@@ -510,9 +524,10 @@ impl Compaction {
         self.past.stamp
     }
 
-    /// Goes on to find out what no moment of another process needs, if something waits for that, and not only
-    /// for the oldest moment, `held_since`. The other arguments are those of [`PastMoments::step`]. Returns
-    /// whether a step was taken.
+    /// Advances the search for what no moment of another process needs, if a segment waits for it
+    /// and a new round could help, which it cannot if the segment waits only for the oldest moment,
+    /// `held_since`. The other arguments are those of [`PastMoments::step`]. Returns whether a step
+    /// was taken.
     pub(crate) fn step_past_moments(
         &mut self,
         unpinned: u64,
@@ -523,7 +538,7 @@ impl Compaction {
     ) -> bool {
         let below = self.past_moments.below();
         let is_awaited = self.waiting.front().is_some_and(|first| match held_since {
-            // Another round would find the same moment.
+            // Another round would find the same oldest moment.
             Some(since) if first.death.lsn >= below && since <= below => false,
             _ => first.death.lsn >= below || !self.past_moments.is_over(first.round),
         });
@@ -536,8 +551,8 @@ impl Compaction {
         self.past_moments.below()
     }
 
-    /// Returns whether so much waits that it is worth looking at [`held_bytes`](Self::held_bytes): more
-    /// than `least_bytes`, and more than at the last look.
+    /// Returns whether so much waits that it is worth computing [`held_bytes`](Self::held_bytes):
+    /// more than `least_bytes`, and sufficiently more than at the last check.
     pub(crate) fn is_much_waiting(&mut self, least_bytes: u64) -> bool {
         let next_look_bytes = self.waiting_bytes + least_bytes / HELD_LOOKS;
         if self.waiting_bytes <= least_bytes || self.waiting_bytes < self.held_looked_at_bytes {
@@ -548,8 +563,8 @@ impl Compaction {
         true
     }
 
-    /// Returns the bytes of segments that wait only because somebody may need what died after the
-    /// stamp `past`.
+    /// Returns the bytes of segments that wait only because a horizon or moment may need what died
+    /// after the stamp `past`.
     pub(crate) fn held_bytes(&self, moment: &Moment, past: u64) -> u64 {
         self.held_bytes_while(moment, |death| death.stamp > past)
     }
@@ -559,8 +574,8 @@ impl Compaction {
         held.filter(|emptied| emptied.is_only_held(moment)).map(Emptied::bytes).sum()
     }
 
-    /// Returns the first log sequence number at which a moment of another process holds back no more than
-    /// `bytes_max` of them: 0 if all of them are no more.
+    /// Returns the smallest log sequence number such that a moment of another process at it holds
+    /// back at most `bytes_max`; 0 if all waiting bytes are no more than that.
     pub(crate) fn least_since(&self, moment: &Moment, bytes_max: u64) -> u64 {
         let mut held_bytes = 0;
         let mut held = self.waiting.iter().rev().filter(|emptied| emptied.is_only_held(moment));
@@ -571,17 +586,18 @@ impl Compaction {
         excess.map_or(0, |emptied| emptied.death.lsn + 1)
     }
 
-    /// Returns where the segments begin that wait and were emptied at the stamp `past` or before.
+    /// Returns the offsets of the waiting segments that were emptied at the stamp `past` or before.
     pub(crate) fn emptied_until(&self, past: u64) -> HashSet<u64> {
         let until = self.waiting.iter().take_while(|emptied| emptied.death.stamp <= past);
         until.map(|emptied| emptied.segment.start).collect()
     }
 
-    /// Takes a segment from the list whose space may be used again at `moment`, and whether it is
-    /// one of a big record.
+    /// Removes from the list a segment whose space may be reused at `moment`. Also returns whether
+    /// it is that of a big record.
     pub(crate) fn take_reusable(&mut self, moment: &Moment) -> Option<(Range<u64>, bool)> {
         let past_moments = self.past_moments;
-        // A moment may have begun since the round that frees it, and find its records.
+        // A moment may have begun since the round that would free the segment, and may still find
+        // its records.
         let is_of_round = |first: &&Emptied| {
             let is_over = moment.past_moments == u64::MAX || past_moments.is_over(first.round);
             is_over || mutant::is_made(Mutant::ForgetsMoments)
@@ -595,13 +611,13 @@ impl Compaction {
         Some((segment, is_big))
     }
 
-    /// Notes that somebody looks back to a moment, who may hold back all that waits.
+    /// Records that a horizon or moment is open, which may hold all waiting segments.
     pub(crate) fn note_looked_back(&mut self) {
         self.looked_back_count = self.retired_count;
     }
 
-    /// Notes how much waits for nothing but readers to finish what they read, at a look at which nothing could
-    /// be [taken](Self::take_reusable): as much soon will again.
+    /// Updates the peak of the bytes that wait only for grace periods, after a check at which no
+    /// segment could be [taken](Self::take_reusable): as much will soon wait again.
     pub(crate) fn note_peak(&mut self, moment: &Moment, live_bytes: u64) {
         let peak_max = live_bytes.saturating_mul(PEAK_LIVE_MAX);
         self.waiting_bytes_peak = self.waiting_bytes_peak.min(peak_max);
@@ -617,18 +633,19 @@ impl Compaction {
         self.waiting_bytes_peak = self.waiting_bytes_peak.max(held_bytes);
     }
 
-    /// Returns how many bytes of free space may keep their pages: they and what waits have a bound together,
-    /// since what waited is free next and is what the next segments need. Where readers are interrupted within
-    /// a lookup much waits for a while, and would be given back and asked for again each time.
+    /// Returns the number of bytes of free space that may keep their pages. Waiting and free space
+    /// have a common bound, because waiting space becomes free next, and the next segments need it.
+    /// When readers are preempted within a lookup, much space waits for a while; without the peak,
+    /// its pages would be released and faulted in again each time.
     pub(crate) fn warm_bytes_max(&self, live_bytes: u64, segment_bytes: u64) -> u64 {
         let spare_bytes = live_bytes / SPARE_SHARE + self.waiting_bytes_peak;
         spare_bytes.saturating_sub(self.waiting_bytes).max(segment_bytes)
     }
 }
 
-/// Returns what emptying a segment is worth: the space that it gives, times its age, for the bytes
-/// read and moved. The records of an old segment have lasted, so they will not die soon by
-/// themselves.
+/// Returns the benefit of emptying a segment divided by its cost: the space gained times the age of
+/// the segment, per byte read and moved. Age counts because records that have lived long are likely
+/// to live on, so waiting for them to die gains nothing.
 fn worth(segment: &TableSegment, next_sequence: u64) -> Option<u64> {
     let dead = (segment.dead_bytes.saturating_mul(1000) / segment.bytes).min(1000);
     if dead < DEAD_THOUSANDTHS_MIN {

@@ -1,4 +1,4 @@
-//! `SegmentTable`: what the units of a table are used for, and how many of their bytes are live.
+//! `SegmentTable`: the use of each unit of a file, and its live and dead bytes.
 //!
 //! A *unit* is as large as the smallest log segment, 64 KiB at most. The table has an entry of two
 //! words for each, so that one load leads from the address of a record to the segment that it is in:
@@ -13,18 +13,18 @@
 //!               unit, one bit each (32-47); which of them are the first ones (48-63)
 //! ```
 //!
-//! Only the first entry of a segment has its use and its counts; the others have a use that is not 0
-//! and the same size. A file that compacts has the table in a segment of kind 4, mapped; a table in
-//! memory, and a handle of a file that has none, have it in private memory.
+//! Only the first entry of a segment has its use and its counts; the other entries have a nonzero
+//! use and the same size. A compacted file has the table in a mapped segment of kind 4. For a table
+//! in memory, and for a file without one, the handle has it in private memory.
 //!
 //! # Invariants
 //!
-//! - A process that is killed between two stores leaves a segment in the table or leaves none: its
-//!   first entry is stored last and erased first. [`SegmentTable::mend`] removes the rest.
-//! - The live bytes of a segment are those of the records in it that a slot holds, between two
-//!   changes. They choose what to compact. Nothing is freed because they are 0.
-//! - A handle has counted every dead byte of the segments that it has begun. Scans rely on that; the counts of
-//!   others may be wrong by what a killed process had not counted yet.
+//! - A segment is added and removed atomically with respect to a kill: its first entry is stored
+//!   last and erased first. [`SegmentTable::mend`] removes the remains of other entries.
+//! - Between two changes, the live bytes of a segment are those of its records that a slot holds.
+//!   They are only used to choose what to compact; nothing is freed because they are 0.
+//! - A handle has counted every dead byte of the segments that it has begun itself, on which scans
+//!   rely. The counts of other segments may lack what a killed process had not counted yet.
 //!
 //! # Not here
 //!
@@ -43,17 +43,17 @@ use crate::storage::{WordMap, prefetch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SegmentUse {
-    /// None, or one that the table does not follow.
+    /// No segment, or one that the table does not track.
     None = 0,
-    /// Records in the order in which they were written.
+    /// A log segment.
     Log = 1,
-    /// Records that compaction moved.
+    /// A segment of records that compaction has moved.
     Compacted = 2,
-    /// Log segments smaller than a unit, one or more.
+    /// One or more log segments smaller than a unit.
     Small = 3,
-    /// Every live record was moved away. Somebody may still read the others.
+    /// Every live record was moved away. Readers may still use the old records.
     Emptied = 4,
-    /// A live record is damaged, so that it was not moved.
+    /// The segment has a damaged live record, which could not be moved.
     Damaged = 5,
 }
 
@@ -69,7 +69,7 @@ impl SegmentUse {
         }
     }
 
-    /// Returns whether an entry with this use is of a segment of whole units.
+    /// Returns whether an entry with this use belongs to a segment of complete units.
     fn is_whole(self) -> bool {
         !matches!(self, Self::None | Self::Small)
     }
@@ -86,68 +86,69 @@ const _: () = assert!(SEQUENCE_SHIFT == 32);
 /// Bits of the second word: dead bytes; granules of parts; first granules of parts.
 const PARTS_SHIFT: u32 = 32;
 const FIRSTS_SHIFT: u32 = 48;
-/// Most granules of a unit.
+/// Largest number of granules in a unit.
 const GRANULES_MAX: u64 = 16;
 
-/// A segment as the table has it.
+/// A segment, as described by the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableSegment {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     pub(crate) segment_use: SegmentUse,
     pub(crate) live_bytes: u64,
-    /// Bytes of records that no slot holds. What is left at the end of a segment is not among them.
+    /// Bytes of records that no slot holds, without the unused end of the segment.
     pub(crate) dead_bytes: u64,
     /// Low half of the sequence number.
     pub(crate) sequence: u32,
 }
 
 impl TableSegment {
-    /// Returns where the segment is.
+    /// Returns the byte range of the segment.
     pub(crate) fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes
     }
 }
 
-/// What the segments of a table take together.
+/// The total size of the segments of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentTotals {
-    /// Bytes of log segments, those of moved records among them, without those that were emptied.
+    /// Bytes of log segments and of segments of moved records, without emptied ones.
     pub(crate) log_bytes: u64,
-    /// Bytes of segments of big records that are not dead.
+    /// Bytes of segments of live big records.
     pub(crate) big_bytes: u64,
 }
 
 /// The segments of a table.
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
-    /// log2 of the bytes of a unit.
+    /// log2 of the unit size in bytes.
     unit_shift: u32,
     words: Words,
-    /// Number of units up to the last one whose entry was not 0 when it was looked for, or that was begun since: no
-    /// other has a use or a part. It may have counts since.
+    /// Number of units up to the last one that may be in use: the last nonzero entry when it was
+    /// searched for, or a later segment. Units beyond it have no use and no parts, but may have
+    /// counts.
     used_units: usize,
     version: u64,
-    /// Whether the unit is the first one of a segment that this handle has begun, so that it has counted all of the
-    /// records there. Smaller segments than a unit are not among them.
+    /// For each unit, whether it is the first of a segment that this handle has begun, so that this
+    /// handle has counted all of its records. Always `false` for segments smaller than a unit.
     own: Vec<bool>,
 }
 
-/// Words of a table that are looked at together, to find its last entry.
+/// Chunk size, in words, of the search for the last entry.
 const SCANNED_WORDS: usize = 64;
 
-/// The next version of any table.
+/// The next version number, unique among all tables of the process.
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
 fn next_version() -> u64 {
     NEXT_VERSION.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Where the entries are.
+/// The storage of the entries.
 #[derive(Debug)]
 enum Words {
     Private(Vec<AtomicU64>),
-    /// A segment of the file, mapped; the entries begin behind its header.
+    /// A mapped segment of the file; the entries follow its header.
     File(WordMap),
 }
 
@@ -160,8 +161,8 @@ impl Words {
         }
     }
 
-    /// Returns the number of units up to the last one whose entry is not 0. A table in the file has room for twice
-    /// its entries and more.
+    /// Returns the number of units up to the last nonzero entry. Searched in chunks, because a
+    /// table in the file has room for at least twice its entries.
     fn used_units(&self) -> usize {
         let words = self.all();
         let is_used = |words: &[AtomicU64]| {
@@ -221,16 +222,16 @@ impl Entry<'_> {
 impl SegmentTable {
     /// Size of an entry in bytes.
     pub(crate) const ENTRY_BYTES: u64 = 16;
-    /// Words of a segment of the file before the entries: its header.
+    /// Words of the segment header before the entries.
     const MAP_HEAD_WORDS: usize = 8;
 
-    /// Returns the size in bytes of the units of a store with such log segments.
+    /// Returns the unit size in bytes for a store whose smallest log segment has
+    /// `segment_bytes_min`.
     pub(crate) fn unit_bytes_for(segment_bytes_min: u64) -> u64 {
         segment_bytes_min.min(GRANULES_MAX * GRANULE_BYTES)
     }
 
-    /// Returns the table of a file without segments, in private memory; `unit_bytes` is a power of
-    /// two.
+    /// Returns an empty table in private memory; `unit_bytes` is a power of two.
     pub(crate) fn new(unit_bytes: u64) -> Self {
         Self::of_words(unit_bytes, Vec::new())
     }
@@ -245,15 +246,15 @@ impl SegmentTable {
         Self { unit_shift, words, used_units, version: next_version(), own: Vec::new() }
     }
 
-    /// Returns the table that a mapped segment of the file has.
+    /// Returns the table in a mapped segment of the file.
     pub(crate) fn of_map(unit_bytes: u64, map: WordMap) -> Self {
         let words = Words::File(map);
         let used_units = words.used_units();
         Self { words, used_units, ..Self::new(unit_bytes) }
     }
 
-    /// Returns the size in bytes of a segment of the file that has room for the entries of a file of
-    /// `file_bytes`, and of twice as many.
+    /// Returns the size in bytes of a segment with room for the entries of a file of `file_bytes`,
+    /// and for at least as many again.
     pub(crate) fn map_bytes(&self, file_bytes: u64) -> u64 {
         let in_use = self.words.used_units() as u64;
         let unit_count = file_bytes.div_ceil(1 << self.unit_shift).max(in_use);
@@ -269,7 +270,8 @@ impl SegmentTable {
         }
     }
 
-    /// Returns a number that no other table has, nor this one with other segments or other uses of them.
+    /// Returns a number that changes whenever the segments or their uses change, and that no other
+    /// table has.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -279,31 +281,33 @@ impl SegmentTable {
         matches!(self.words, Words::File(_))
     }
 
-    /// Returns a copy of the words of all entries, without those at the end that are 0.
+    /// Returns a copy of the words of all entries, without trailing zero entries.
     pub(crate) fn to_words(&self) -> Vec<u64> {
         let words = &self.words.all()[..2 * self.words.used_units()];
         words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
-    /// Looks for the last entry anew, for a checksum that is stored: it is of all that is there.
+    /// Searches for the last entry again, so that a checksum that will be stored covers all
+    /// entries.
     pub(crate) fn find_end(&mut self) {
         self.used_units = self.words.used_units();
     }
 
-    /// Notes that a segment is about to begin that ends before the unit `end`.
+    /// Raises `used_units` for a segment that ends before the unit `end`.
     #[inline]
     fn raise_end(&mut self, end: usize) {
         self.used_units = self.used_units.max(end);
     }
 
-    /// Returns the checksum of the table up to its last entry, as that was found.
+    /// Returns the checksum of the table up to `used_units`.
     pub(crate) fn crc(&self) -> u32 {
         self.words.all()[..2 * self.used_units].iter().fold(0, |crc, word| {
             checksum::crc32c_append_words(crc, &[], [word.load(Ordering::Relaxed)])
         })
     }
 
-    /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.
+    /// Returns the table with its entries copied to `map`, a segment of the file whose entries are
+    /// 0.
     pub(crate) fn moved_to(&self, map: WordMap) -> Self {
         let (unit_shift, version) = (self.unit_shift, next_version());
         let from = self.to_words();
@@ -326,7 +330,7 @@ impl SegmentTable {
         self.entry(unit).expect("the table has room for the unit")
     }
 
-    /// Returns the first unit of the segment that has the byte at `offset`, and its entry.
+    /// Returns the first unit of the segment with the byte at `offset`, and its entry.
     #[inline]
     fn first_unit(&self, offset: u64) -> Option<(usize, Entry<'_>)> {
         let unit = offset >> self.unit_shift;
@@ -335,8 +339,8 @@ impl SegmentTable {
         Some((first, self.entry(first)?))
     }
 
-    /// Asks for the entries that lead from a record at `offset` to the counts of its segment, if that is of the
-    /// largest size, as most are.
+    /// Prefetches the entries that lead from a record at `offset` to the counts of its segment,
+    /// assuming that the segment has the largest size, as most have.
     #[inline]
     pub(crate) fn prefetch_counts(&self, offset: u64) {
         let entries = self.words.all().as_ptr().cast::<[AtomicU64; 2]>();
@@ -385,7 +389,8 @@ impl SegmentTable {
         }
     }
 
-    /// Does the same for a segment without records, whose counts are exact from now on.
+    /// Like [`begin`](Self::begin), for a new segment without records, whose counts this handle
+    /// keeps exactly.
     pub(crate) fn begin_own(
         &mut self,
         segment: Range<u64>,
@@ -404,8 +409,8 @@ impl SegmentTable {
         }
     }
 
-    /// Returns whether slots hold every record of the segment at `offset`; `false` also if this handle has not
-    /// counted all of them.
+    /// Returns whether slots hold every record of the segment at `offset`. Also `false` if this
+    /// handle has not counted all of its records itself.
     pub(crate) fn is_all_live(&self, offset: u64) -> bool {
         let is_own = self.own.get((offset >> self.unit_shift) as usize) == Some(&true);
         let is_all = |segment: TableSegment| {
@@ -421,7 +426,7 @@ impl SegmentTable {
         (segment.start >> self.unit_shift) as usize..(end >> self.unit_shift) as usize
     }
 
-    /// Returns the bits of the granules that a range has in a unit.
+    /// Returns the granules of a unit that are in a range, as a bit mask.
     fn granules_in(&self, range: &Range<u64>, unit: usize) -> u64 {
         let start = (unit as u64) << self.unit_shift;
         let end = start + (1 << self.unit_shift);
@@ -448,8 +453,8 @@ impl SegmentTable {
         self.begin_part(&segment);
     }
 
-    /// Notes that the record of the segment at `offset` is dead, if it is a big one, and returns where
-    /// it is.
+    /// Marks the big record in the segment at `offset` as dead, and returns the range of the
+    /// segment; `None` if it is not a big segment.
     pub(crate) fn bury_big(&mut self, offset: u64) -> Option<Range<u64>> {
         let range = self.part_at(offset)?;
         self.version = next_version();
@@ -459,7 +464,7 @@ impl SegmentTable {
         Some(range)
     }
 
-    /// Removes the segment at `offset`, if it is one of a big record, and returns where it was.
+    /// Removes the segment at `offset`, if it is that of a big record, and returns its range.
     pub(crate) fn end_big(&mut self, offset: u64) -> Option<Range<u64>> {
         let range = self.part_at(offset)?;
         self.version = next_version();
@@ -470,7 +475,7 @@ impl SegmentTable {
         Some(range)
     }
 
-    /// Returns the part that begins at `offset`, if one does.
+    /// Returns the part that begins at `offset`, if there is one.
     fn part_at(&self, offset: u64) -> Option<Range<u64>> {
         let unit = (offset >> self.unit_shift) as usize;
         let first = self.granules_in(&first_of(offset), unit);
@@ -478,14 +483,14 @@ impl SegmentTable {
         (is_first && offset.is_multiple_of(GRANULE_BYTES)).then(|| offset..self.end_of_part(offset))
     }
 
-    /// Returns where the part ends that begins at `offset`.
+    /// Returns the end of the part that begins at `offset`.
     fn end_of_part(&self, offset: u64) -> u64 {
         let mut end = offset + GRANULE_BYTES;
         loop {
             let unit = (end >> self.unit_shift) as usize;
             let Some(entry) = self.entry(unit) else { return end };
             let at = self.granules_in(&first_of(end), unit);
-            // The granules from there on that do not belong to the part.
+            // The granules from `end` on that do not belong to the part.
             let others = (!entry.parts() | entry.firsts()) & !(at - 1);
             let count = others.trailing_zeros().min(self.granule_count()) - at.trailing_zeros();
             end += u64::from(count) * GRANULE_BYTES;
@@ -539,8 +544,8 @@ impl SegmentTable {
         Ok(true)
     }
 
-    /// Removes everything that was emptied or is dead, after a recovery: no slot leads there, and no
-    /// record that is replayed.
+    /// Removes all emptied segments and dead big records, after a recovery: neither a slot nor a
+    /// replayed record leads to them.
     pub(crate) fn end_all_emptied(&mut self) {
         for segment in self.emptied() {
             match segment {
@@ -550,8 +555,7 @@ impl SegmentTable {
         }
     }
 
-    /// Returns the segments that were emptied, and those of dead big records, each with whether it is
-    /// one of these.
+    /// Returns the emptied segments (with `false`) and those of dead big records (with `true`).
     pub(crate) fn emptied(&self) -> Vec<(Range<u64>, bool)> {
         let whole = self.segments().filter(|found| found.segment_use == SegmentUse::Emptied);
         let dead = self.parts().filter(|&(_, is_dead)| is_dead);

@@ -1,28 +1,29 @@
-//! `Claims`: who captures which bucket, when a thread walks them beside the writer.
+//! `Claims`: decides which thread captures a bucket, when a background thread walks the buckets
+//! beside the writer.
 //!
-//! Each bucket is captured by the one that claims it first. The thread claims a group of buckets
-//! and reads them without a lock; the writer claims a bucket before it changes it, and waits while
-//! the thread is reading the group that the bucket belongs to: for less than a microsecond, unless
-//! the thread is interrupted or an overflow line is read from the device.
+//! Each bucket is captured by the thread that claims it first. The background thread claims a group
+//! of buckets and reads them without a lock. The writer claims a bucket before it changes it, and
+//! waits while the background thread is reading the group of that bucket: for less than a
+//! microsecond, unless that thread is preempted or an overflow line is read from the device.
 
 use crate::atomic::{AtomicU64, Ordering};
 
-/// Buckets of a group. A small group seldom makes the writer wait.
+/// Buckets per group. A small group rarely makes the writer wait.
 pub(crate) const GROUP_BUCKETS: u64 = 8;
-/// Looks at the group that is being read before the writer lets other threads run.
+/// Number of spins on the group that is being read before the writer yields.
 const SPINS_MAX: u32 = 200;
 
-/// One bit for each bucket of a table: whether it has been claimed.
+/// A bit for each bucket of a table: whether it has been claimed.
 #[derive(Debug)]
 pub(super) struct Claims {
     words: Box<[AtomicU64]>,
     bucket_count: u64,
-    /// One more than the group that the thread is reading, 0 for none.
+    /// One more than the number of the group that the background thread is reading; 0 for none.
     reading: AtomicU64,
 }
 
 impl Claims {
-    /// Returns the claims of a table of which nothing is claimed.
+    /// Creates the claims of a table, with no bucket claimed.
     pub(super) fn new(bucket_count: u64) -> Self {
         let words = (0..bucket_count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Self { words, bucket_count, reading: AtomicU64::new(0) }
@@ -33,8 +34,9 @@ impl Claims {
         self.bucket_count.div_ceil(GROUP_BUCKETS)
     }
 
-    /// Claims a bucket for the writer, and returns whether the writer must capture it. After that
-    /// it may change the bucket. A bucket that is younger than the table has nothing to capture.
+    /// Claims a bucket for the writer, and returns whether the writer must capture it before
+    /// changing it. A bucket that did not exist at the commit of the checkpoint need not be
+    /// captured.
     #[inline]
     pub(super) fn claim(&self, bucket: u64) -> bool {
         if bucket >= self.bucket_count {
@@ -62,8 +64,8 @@ impl Claims {
         }
     }
 
-    /// Claims a group for the thread, and calls `read` with each bucket of it that the writer has not
-    /// claimed. None of them changes during the call.
+    /// Claims a group for the background thread, and calls `read` with each bucket that the writer
+    /// has not claimed. These buckets do not change during the call.
     pub(super) fn read_group<E>(
         &self,
         group: u64,
@@ -72,19 +74,20 @@ impl Claims {
         let first = group * GROUP_BUCKETS;
         debug_assert!(first < self.bucket_count);
         let all = (1 << GROUP_BUCKETS) - 1;
-        // Whoever finds the claims below also finds that the group is being read.
+        // Stored before the claims below are published: a writer that sees a claim also sees that
+        // the group is being read.
         self.reading.store(group + 1, Ordering::Release);
         let word = &self.words[(first / 64) as usize];
         let before = word.fetch_or(all << (first % 64), Ordering::AcqRel) >> (first % 64) & all;
         let end = self.bucket_count.min(first + GROUP_BUCKETS);
         let unclaimed = (first..end).filter(|bucket| before >> (bucket - first) & 1 == 0);
-        // Also after a panic: the writer waits.
+        // A guard, so that the writer does not wait forever after a panic.
         let _reading = Reading(&self.reading);
         unclaimed.into_iter().try_for_each(&mut read)
     }
 }
 
-/// Ends the reading of a group when it is dropped.
+/// Clears `reading` when it is dropped.
 struct Reading<'a>(&'a AtomicU64);
 
 impl Drop for Reading<'_> {

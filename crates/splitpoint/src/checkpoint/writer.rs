@@ -1,8 +1,8 @@
-//! Make the image of a table that goes on changing.
+//! Writes the image of a table that goes on changing.
 //!
-//! The writer captures each bucket that it is about to change. The others are walked in order: by a
-//! thread beside the writer ([`Walker`]), or by the writer itself, a few with each change, where
-//! there is no thread. Both write blocks of the same segment, in any order.
+//! The writer captures each bucket that it is about to change. The other buckets are walked in
+//! order by a background thread ([`Walker`]) or, if there is none, by the writer itself, a few with
+//! each change. Both write blocks to the same segment, in any order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,37 +21,37 @@ use crate::live::LineWindow;
 use crate::region::{Extents, Region};
 use crate::space::Extent;
 
-/// Groups of buckets whose lines the thread asks for ahead.
+/// Groups of buckets by which the prefetch of the background thread runs ahead.
 const GROUPS_AHEAD: u64 = 4;
 
-/// Groups of buckets between two looks at what else the thread has to do.
+/// Groups of buckets between two checks for other work of the background thread.
 const GROUPS_BETWEEN: u64 = 256;
 
-/// An image that is being made, as the writer has it.
+/// An image in progress: the part of the writer.
 #[derive(Debug)]
 pub(crate) struct CheckpointWriter {
     shared: Arc<Shared>,
     state: CheckpointState,
-    /// What a superblock calls it, when it is complete.
+    /// The name that a superblock will have for it when it is complete.
     name: CheckpointName,
-    /// Which of the two places of the live header names the segment.
+    /// The index of the place in the live header that names the segment.
     place: usize,
     sequence: u64,
-    /// How many bytes of the segment stay when it is whole, for the next one.
+    /// Bytes of the segment to keep for the next checkpoint, when this one is complete.
     kept_bytes: u64,
-    /// The next bucket that the writer comes to, if it walks them itself.
+    /// The next bucket of the walk, if the writer walks the buckets itself.
     cursor: u64,
     entries: EntryWriter,
 }
 
-/// The same image as the thread has it that walks the buckets.
+/// The same image: the part of the background thread that walks the buckets.
 #[derive(Debug)]
 pub(crate) struct Walker {
     shared: Arc<Shared>,
     entries: EntryWriter,
 }
 
-/// What both have.
+/// The part of an image in progress that both threads share.
 #[derive(Debug)]
 struct Shared {
     /// The segment, which may be longer than the image will be.
@@ -60,17 +60,18 @@ struct Shared {
     bucket_count: u64,
     record_count: u64,
     claims: Claims,
-    /// Where the next block goes, from the start of the segment.
+    /// Offset of the next block, from the start of the segment.
     next_block: AtomicU64,
-    /// Where the last one ends.
+    /// End of the last block.
     end: AtomicU64,
-    /// Whether one of them could not write: the image will never be whole.
+    /// Whether a write has failed, so that the image can never be completed.
     has_failed: AtomicBool,
 }
 
 impl CheckpointWriter {
-    /// Begins the image of a table in that state, which that many threads make: takes a segment; one
-    /// that a single thread makes of the reserve, if there is no other.
+    /// Begins the image of a table in this state, written by `thread_count` threads, and allocates
+    /// its segment. An image written by a single thread may use the reserve, if there is no other
+    /// space.
     pub(crate) fn begin(
         extents: &mut Extents,
         state: CheckpointState,
@@ -109,28 +110,29 @@ impl CheckpointWriter {
         })
     }
 
-    /// Returns what a superblock calls it.
+    /// Returns the name that a superblock will have for it.
     pub(crate) fn name(&self) -> CheckpointName {
         self.name
     }
 
-    /// Returns the number of buckets that it is an image of.
+    /// Returns the number of buckets in the image.
     pub(crate) fn bucket_count(&self) -> u64 {
         self.shared.bucket_count
     }
 
-    /// Gives the segment back: nothing will name it. No thread may be walking.
+    /// Frees the segment of an image that no superblock will name. No thread may be walking.
     pub(crate) fn release(&self, extents: &mut Extents) {
         release(extents, self.place);
     }
 
-    /// Returns what a thread walks the buckets with.
+    /// Returns the walker for a background thread.
     pub(crate) fn walker(&self) -> Walker {
         Walker { shared: self.shared.clone(), entries: EntryWriter::default() }
     }
 
-    /// Writes a bucket that is about to change, unless that was done or it is younger. After an
-    /// error the image will not be whole, and nothing more is written.
+    /// Captures a bucket that is about to change, unless it has been captured already or is younger
+    /// than the image. After an error the image can never be completed, and nothing more is
+    /// written.
     #[inline]
     pub(crate) fn capture(&mut self, region: &Region, bucket: BucketIndex) -> Result<()> {
         if !self.shared.claims.claim(bucket.0) || self.shared.has_failed() {
@@ -140,10 +142,10 @@ impl CheckpointWriter {
         added.inspect_err(|_| self.shared.fail())
     }
 
-    /// Writes the next `bucket_count` buckets and returns whether the image is complete, without a
-    /// thread.
+    /// Captures the next `bucket_count` buckets, for a walk without a background thread. Returns
+    /// whether the image is complete.
     ///
-    /// A bucket that a merge has taken away since was written then.
+    /// A bucket that a merge has removed was captured before the merge.
     pub(crate) fn advance(&mut self, extents: &mut Extents, bucket_count: u64) -> Result<bool> {
         let region = &extents.region().clone();
         let end = (self.cursor + bucket_count).min(self.shared.bucket_count);
@@ -157,8 +159,8 @@ impl CheckpointWriter {
         self.complete(extents, 0).map(|()| true)
     }
 
-    /// Writes what is left, when every bucket has been captured, `walked_count` slots of them by
-    /// the thread; frees what the segment has too much.
+    /// Completes the image after every bucket has been captured, `walked_count` slots of them by
+    /// the background thread, and frees the unused end of the segment.
     pub(crate) fn complete(&mut self, extents: &mut Extents, walked_count: u64) -> Result<()> {
         let region = &extents.region().clone();
         self.entries.write_block(&self.shared, region)?;
@@ -189,8 +191,8 @@ impl CheckpointWriter {
     }
 }
 
-/// Takes a segment of at least `bytes` for a checkpoint; returns where it is, its size, and how much of
-/// it is to stay.
+/// Allocates a segment of at least `bytes` for a checkpoint. Returns its offset, its size, and how
+/// many bytes to keep for the next checkpoint.
 fn take_place(
     extents: &mut Extents,
     bytes: u64,

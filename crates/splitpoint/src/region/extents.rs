@@ -1,12 +1,12 @@
-//! `Extents`: which granules of the file are free, and their allocation.
+//! `Extents`: allocates the granules of the file, and knows which are free.
 //!
 //! # Invariants
 //!
-//! - After every call the live header has the list of [`Space`], so a process that is killed
-//!   between two calls leaves no granule with two uses.
-//! - Each handle that writes has one, behind the writer's lock.
-//! - Before the first change the [`SegmentTable`] has every segment with records. It follows each
-//!   new one, after the records before name it.
+//! - After every call the live header has the list of [`Space`], so a process killed between two
+//!   calls leaves no granule with two uses.
+//! - Each handle that writes has one, protected by the writer's lock.
+//! - From the first change on, the [`SegmentTable`] has every segment with records. A new segment
+//!   is added once the log names it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,10 +32,10 @@ use crate::storage::{Backing, HUGE_BYTES, Storage, WordMap};
 use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
-/// Free extents from this size on are punched out of the file at a close.
+/// Smallest free extent that a close punches out of the file.
 const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
-/// Free bytes of a file system on which any free extent is punched out.
+/// Free bytes of the file system from which free extents of any size may be punched out.
 const PUNCH_FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// The granules of a region.
@@ -43,43 +43,45 @@ const PUNCH_FREE_BYTES_MIN: u64 = 64 << 20;
 pub(crate) struct Extents {
     pub(super) region: Arc<Region>,
     pub(super) space: Space,
-    /// The segments with records, from the first time on that somebody needs them.
+    /// The segments with records; `None` until they are first needed.
     pub(super) segments: Option<SegmentTable>,
     pub(super) warm: Warm,
-    /// Free ranges of a process that was killed, with pages or without.
+    /// Free ranges that a killed process has left, with or without pages.
     pub(super) inherited: Warm,
-    /// Bytes of free space that keep their pages at most, once the store is compacted.
+    /// Largest number of bytes of free space that keep their pages, once the store is compacted.
     warm_bytes_max: Option<u64>,
-    /// Whether a thread gives back what is too much.
+    /// Whether a background thread releases the excess.
     is_cooled_by_thread: bool,
-    /// Bytes with pages that the thread has left: they cannot be given back.
+    /// Excess bytes whose pages the thread could not release.
     left_bytes: u64,
     giving_back: GivingBack,
-    /// Bytes of what it [takes](Self::take_excess), which is free behind that.
+    /// Bytes that the thread has [taken](Self::take_excess) to release their pages; they become
+    /// free again afterwards.
     taken_bytes: u64,
-    /// How many ranges it has taken.
+    /// Number of ranges that the thread has taken.
     #[cfg(test)]
     pub(crate) taken_count: u64,
-    /// Whether what was allocated last had its pages, and blocks with the bytes of its last use.
+    /// Whether the last allocation had its pages, and blocks with the bytes of their previous use.
     is_taken_warm: bool,
-    /// Whether the file was extended for it: it has blocks, and all of its bytes are 0.
+    /// Whether the file was extended for the last allocation, so that it has blocks and all of its
+    /// bytes are 0.
     is_taken_new: bool,
-    /// Where the segment table is that is mapped, or was in an earlier turn, and its words.
+    /// The mapping of the segment table, perhaps from an earlier turn, and its extent in the file.
     mapped: Option<(Extent, WordMap)>,
     pub(super) reserve: Reserve,
 }
 
-/// When the pages of what is freed go back to the system.
+/// When the pages of freed space are returned to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GivingBack {
     AtOnce,
-    /// At the end of the close that has begun.
+    /// At the end of the close in progress.
     ByClose,
-    /// The same, and there are some, perhaps in small ranges.
+    /// At the end of the close in progress, and there are some, perhaps in small ranges.
     OwedByClose,
 }
 
-/// A part of the file that is moved at once, without a record in the log.
+/// A part of the file that is moved as a whole, without a record in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Movable {
     /// A piece of a window.
@@ -87,10 +89,10 @@ pub(crate) enum Movable {
     SegmentTable,
 }
 
-/// Free ranges whose pages were not given back: the next segment there waits for no memory.
+/// Free ranges that have kept their pages, so that a new segment there need not wait for memory.
 #[derive(Debug, Default)]
 pub(super) struct Warm {
-    /// Granule counts by first granules.
+    /// Maps the first granule of a range to the number of its granules.
     extents: BTreeMap<u64, u64>,
     count: u64,
 }
@@ -102,8 +104,8 @@ impl Warm {
         self.count += extent.count;
     }
 
-    /// Returns where `count` granules have pages, the first a multiple of `alignment`: of the smallest
-    /// range that has as many.
+    /// Returns the first of `count` granules with pages, a multiple of `alignment`, in the smallest
+    /// range that has room for them.
     fn find(&self, count: u64, alignment: u64) -> Option<u64> {
         let first = |extent: (&u64, &u64)| extent.0.next_multiple_of(alignment);
         let fitting =
@@ -111,7 +113,7 @@ impl Warm {
         fitting.min_by_key(|&(_, &count)| count).map(first)
     }
 
-    /// Returns whether all granules of a range have pages.
+    /// Returns whether all granules of a range have kept their pages.
     fn has(&self, range: &Range<u64>) -> bool {
         let mut at = range.start;
         while at < range.end {
@@ -123,7 +125,7 @@ impl Warm {
         true
     }
 
-    /// Removes all ranges, and returns them; neighbours as one.
+    /// Removes and returns all ranges, with adjacent ones joined.
     fn take_joined(&mut self) -> Vec<Extent> {
         let mut joined: Vec<Extent> = Vec::new();
         for (granule, count) in std::mem::take(self).extents {
@@ -135,14 +137,14 @@ impl Warm {
         joined
     }
 
-    /// Removes the ranges from a granule on, and returns them.
+    /// Removes and returns the ranges from a granule on.
     fn split_off(&mut self, granule: u64) -> Vec<Extent> {
         let behind = self.extents.split_off(&granule);
         self.count -= behind.values().sum::<u64>();
         behind.into_iter().map(|(granule, count)| Extent { granule, count }).collect()
     }
 
-    /// Removes the granules of a range, which get a use.
+    /// Removes the granules of a range that is about to be used.
     pub(super) fn remove(&mut self, range: Range<u64>) {
         while let Some((&granule, &count)) = self.extents.range(..range.end).next_back()
             && granule + count > range.start
@@ -159,12 +161,12 @@ impl Warm {
 }
 
 impl Extents {
-    /// Continues with the free granules that the live header lists.
+    /// Creates the extents with the free granules that the live header lists.
     pub(crate) fn of(region: &Arc<Region>) -> Self {
         Self::new(region, region.live().space())
     }
 
-    /// Starts with these free granules, and lists them in the live header.
+    /// Creates the extents with these free granules, and lists them in the live header.
     pub(crate) fn begin(region: &Arc<Region>, space: Space) -> Self {
         let extents = Self::new(region, space);
         extents.publish();
@@ -192,7 +194,7 @@ impl Extents {
         }
     }
 
-    /// Begins to follow the segments of a table in memory, which has none yet, in units of
+    /// Begins to track the segments of a table in memory, which has none yet, in units of
     /// `unit_bytes`.
     pub(crate) fn follow_segments(&mut self, unit_bytes: u64) {
         assert!(self.region.storage().is_volatile(), "a file has segments");
@@ -200,15 +202,14 @@ impl Extents {
         self.segments = Some(SegmentTable::new(unit_bytes));
     }
 
-    /// Takes the segments, which somebody has found in the file. What the table of the file would
-    /// have is not free.
+    /// Sets the segments that the caller has found in the file, whose granules are not free.
     pub(crate) fn set_segments(&mut self, segments: SegmentTable) {
         self.segments = Some(segments);
     }
 
-    /// Reads the segment table of the file, if it has one that is up to date, and returns whether;
-    /// then the granules are free that nothing uses. `may_write` if the table may be changed from now
-    /// on.
+    /// Loads the segment table of the file, if it has a current one, and returns whether it does.
+    /// All granules without a use are then free. `may_write` says whether the table may be changed
+    /// from now on.
     ///
     /// # Errors
     ///
@@ -221,8 +222,8 @@ impl Extents {
         let region = self.region.clone();
         let live = region.live();
         let Some(extent) = live.segment_table() else { return Ok(false) };
-        // An older version does not know of the table, and adds segments to a store that was not
-        // compacted.
+        // A version that does not know the table may have added segments to a store that was not
+        // compacted, so the table may be stale.
         if !superblock.is_compacted && live.table_sequence() != live.next_sequence() {
             return Ok(false);
         }
@@ -244,7 +245,8 @@ impl Extents {
         } else {
             meanwhile::at(Point::TableFound);
             let content = region.storage().read(offset, bytes);
-            // Before this look: a writer that moves the table says so before it gives the place back.
+            // Load the place again after the content: a writer that moves the table publishes the
+            // new place before it frees the old one.
             fence(Ordering::Acquire);
             if live.segment_table() != Some(extent) && !mutant::is_made(Mutant::ReadsMovedTable) {
                 let (what, expected) = ("segment table, which has moved", offset);
@@ -276,12 +278,12 @@ impl Extents {
         Err(too_small)
     }
 
-    /// Removes free granules at the end for which the segment table has no room from the list, and returns
-    /// whether it has room for the others.
+    /// Removes free granules at the end of the file from the list, if the segment table has no room
+    /// for them. Returns whether it has room for the rest.
     ///
-    /// A table is made that has room before the end is raised for anything else. But the end is raised for that
-    /// table itself while the one before is the table: whoever is killed between the two leaves free granules
-    /// behind its room.
+    /// A larger table is created before the end of the file is raised for anything else. But for
+    /// the new table itself, the end is raised while the old one is still in use: a process killed
+    /// in between leaves free granules beyond the room of the old table.
     fn forget_end_without_table(&mut self) -> bool {
         self.has_table_room() || self.space.trim() && self.has_table_room()
     }
@@ -292,20 +294,20 @@ impl Extents {
         self.segments.as_ref().is_some_and(|segments| segments.has_room(end))
     }
 
-    /// Keeps the mapping of the segment table that this handle had in an earlier turn, in case that the table
-    /// is still there.
+    /// Keeps the mapping of the segment table from an earlier turn of this handle, in case the
+    /// table has not moved.
     pub(crate) fn keep_mapping(&mut self, before: &Self) {
         self.mapped.clone_from(&before.mapped);
     }
 
-    /// Makes everything free that has no use: what a killed process has left, and what the list of
-    /// the live header has no room for.
+    /// Frees every granule without a use: those that a killed process has leaked, and those for
+    /// which the list of the live header has no room.
     pub(crate) fn free_the_rest(&mut self) {
         let live = self.region.live();
         let mut used: Vec<Extent> = self.segments.iter().flat_map(SegmentTable::used).collect();
         used.extend(live.segment_table());
         let end = self.space.end();
-        // A killed process may have noted one that it did not allocate.
+        // A killed process may have recorded one that it did not allocate.
         let is_inside = |extent: &Extent| extent.granule + extent.count <= end;
         used.extend(live.checkpoint_extents().into_iter().flatten().filter(is_inside));
         for window in LineWindow::ALL {
@@ -320,11 +322,11 @@ impl Extents {
         self.space = space;
     }
 
-    /// Moves the segment table to the file, if it is not there, with room for one that grows.
+    /// Moves the segment table to the file, unless it is there already, with room to grow.
     ///
     /// # Errors
     ///
-    /// Those of the file; then the table stays where it was.
+    /// Those of the file. The table then stays where it was.
     pub(crate) fn keep_segments_in_file(&mut self) -> Result<()> {
         let is_private = self.segments.as_ref().is_some_and(|segments| !segments.is_in_file());
         if !is_private || self.region.storage().is_volatile() {
@@ -366,7 +368,7 @@ impl Extents {
             Err(error) => {
                 self.release(offset, bytes);
                 if !self.has_table_room() {
-                    // The end was raised for the new table.
+                    // The end of the file was raised for the new table.
                     self.forget_end();
                 }
                 return Err(error);
@@ -384,19 +386,19 @@ impl Extents {
         Ok(())
     }
 
-    /// Returns the segments, if they were looked for.
+    /// Returns the segment table, if it has been loaded.
     #[inline]
     pub(crate) fn segments(&self) -> Option<&SegmentTable> {
         self.segments.as_ref()
     }
 
-    /// Does the same as [`segments`](Self::segments), to change the counts.
+    /// Like [`segments`](Self::segments), to change the counts.
     #[inline]
     pub(crate) fn segments_mut(&mut self) -> Option<&mut SegmentTable> {
         self.segments.as_mut()
     }
 
-    /// Notes that a segment is in use.
+    /// Adds a segment that is in use from now on.
     pub(crate) fn begin_segment(
         &mut self,
         kind: SegmentKind,
@@ -418,7 +420,7 @@ impl Extents {
         self.note_table_changed();
     }
 
-    /// Removes the segment at `offset`, one of a big record or one that was emptied.
+    /// Removes the segment at `offset`: that of a big record, or one that was emptied.
     pub(crate) fn end_segment(&mut self, offset: u64, is_big: bool) {
         let Some(segments) = &mut self.segments else { return };
         if is_big {
@@ -453,7 +455,7 @@ impl Extents {
         &self.space
     }
 
-    /// Returns the bytes of free granules, those included whose pages are just given back.
+    /// Returns the bytes of free granules, including those whose pages are being released.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.space.free_bytes() + self.taken_bytes
     }
@@ -463,7 +465,8 @@ impl Extents {
         self.allocate_noted(bytes, alignment, |_| {})
     }
 
-    /// Does the same as [`allocate`](Self::allocate), and first passes the granules to `note`.
+    /// Like [`allocate`](Self::allocate), but passes the granules to `note` before they are
+    /// allocated.
     pub(crate) fn allocate_noted(
         &mut self,
         bytes: u64,
@@ -471,7 +474,7 @@ impl Extents {
         note: impl FnOnce(Extent),
     ) -> Result<u64> {
         let (count, alignment) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
-        // Pages that are there are cheaper than new ones.
+        // Reusing pages is cheaper than faulting in new ones.
         let warm = if self.space.is_packed() { None } else { self.warm.find(count, alignment) };
         let take = |space: &mut Space| match warm {
             Some(granule) if space.allocate_at(granule, count) => granule,
@@ -518,50 +521,52 @@ impl Extents {
         Ok(granule * GRANULE_BYTES)
     }
 
-    /// Stores the list in the live header, unless the device has failed: the mapping might answer with a signal.
+    /// Stores the list in the live header, unless the device has failed: then a store through the
+    /// mapping might raise a signal.
     pub(crate) fn publish(&self) {
         if self.region.health().check().is_ok() {
             self.region.live().set_space(&self.space);
         }
     }
 
-    /// Frees what [`allocate`](Self::allocate) returned.
+    /// Frees an allocation.
     pub(crate) fn release(&mut self, offset: u64, bytes: u64) {
         self.space.add_free(offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
         self.publish();
     }
 
-    /// Sets how many bytes of free space may keep their pages, and whether a thread
-    /// [takes](Self::take_excess) what is too much.
+    /// Sets how many bytes of free space may keep their pages, and whether a background thread
+    /// [takes](Self::take_excess) the excess.
     pub(crate) fn set_warm_bytes_max(&mut self, bytes: u64, is_cooled_by_thread: bool) {
         self.warm_bytes_max = Some(bytes);
         self.is_cooled_by_thread = is_cooled_by_thread;
     }
 
-    /// Returns whether more bytes of free space have pages than may, and more than the thread has left,
-    /// which gives them back.
+    /// Returns whether the background thread has something to do: more bytes of free space have
+    /// pages than may, and more than it has failed to release.
     pub(crate) fn has_excess(&self) -> bool {
         let is_too_much = |max: u64| self.warm_bytes() > max.max(self.left_bytes);
         self.is_cooled_by_thread && self.warm_bytes_max.is_some_and(is_too_much)
     }
 
-    /// Notes that the thread can give no more pages back. What is still too much are ranges without a whole
-    /// folio on a disk that is nearly full, or those that the system does not take.
+    /// Records that the thread can release no more pages. The remaining excess consists of ranges
+    /// without a complete folio on a nearly full disk, or of ranges whose pages the system does not
+    /// take back.
     pub(crate) fn leave_excess(&mut self) {
         let is_too_much = self.warm_bytes_max.is_some_and(|max| self.warm_bytes() > max);
         self.left_bytes = if is_too_much { self.warm_bytes() } else { 0 };
     }
 
-    /// Notes that no more is left than there is: what is freed next may be given back.
+    /// Lowers `left_bytes` to the bytes that still have pages, so that later excess is released.
     fn note_cooler(&mut self) {
         self.left_bytes = self.left_bytes.min(self.warm_bytes());
     }
 
-    /// Allocates the last free range with pages before `end`, if there are more than may be: to give its
-    /// pages back without the lock, and then [`release_cool`](Self::release_cool) it. What may not be
-    /// given back stays.
+    /// Allocates the last free range with pages before `end`, if there is an excess, so that the
+    /// caller can release its pages without the lock and then [`release_cool`](Self::release_cool)
+    /// it. Ranges that may not be punched stay.
     ///
-    /// A process that is killed meanwhile leaves granules that nothing lists, until the next open.
+    /// If the process is killed in between, these granules leak until the next open.
     pub(crate) fn take_excess(&mut self, end: u64) -> Option<Range<u64>> {
         let warm_bytes_max = self.warm_bytes_max?;
         let unit = self.punch_unit();
@@ -579,8 +584,8 @@ impl Extents {
         None
     }
 
-    /// Notes that a process that was killed may have left pages in what is free, but for small ranges. Returns
-    /// whether there is any.
+    /// Records the free ranges, except small ones, as ranges in which a killed process may have
+    /// left pages. Returns whether there is any.
     pub(crate) fn inherit_free(&mut self) -> bool {
         debug_assert_eq!(self.warm.count, 0, "nothing was freed yet");
         self.inherited = Warm::default();
@@ -592,16 +597,16 @@ impl Extents {
         self.inherited.count > 0
     }
 
-    /// Allocates one of those ranges or its end, if it is still free, to give its pages back like those of
-    /// [`take_excess`](Self::take_excess). What is taken is never more than 2 MiB, since changes do without it
-    /// meanwhile.
+    /// Allocates one of the inherited ranges or its end, if it is still free, so that the caller
+    /// can release its pages like those of [`take_excess`](Self::take_excess). At most 2 MiB at a
+    /// time, because changes cannot allocate it in the meantime.
     pub(crate) fn take_inherited(&mut self) -> Option<Range<u64>> {
         let unit = self.punch_unit();
         while self.is_reserve_whole() {
             let (granule, count) = self.inherited.extents.pop_last()?;
             self.inherited.count -= count;
             let Some(whole) = Extent { granule, count }.whole_units(unit) else { continue };
-            // A part that ends in the middle of a folio would cut two.
+            // Cut at folio boundaries: a part that ends within a folio would split two folios.
             let (end, folio) = (whole.granule + whole.count, HUGE_BYTES / GRANULE_BYTES);
             let part_start = ((end - 1) / folio * folio).max(whole.granule);
             if part_start > granule {
@@ -615,9 +620,9 @@ impl Extents {
         None
     }
 
-    /// Allocates a range to give its pages back, if it is free.
+    /// Allocates a range in order to release its pages, if it is free.
     fn take_free(&mut self, part: Extent) -> Option<Range<u64>> {
-        // The list of free granules may have forgotten it.
+        // The list of free granules may have overflowed and lost the range.
         if !self.space.allocate_at(part.granule, part.count) {
             return None;
         }
@@ -631,7 +636,8 @@ impl Extents {
         Some(offset..offset + bytes)
     }
 
-    /// Frees what [`take_excess`](Self::take_excess) returned; `is_cool` if its pages were given back.
+    /// Frees a range that [`take_excess`](Self::take_excess) returned; `is_cool` says whether its
+    /// pages were released.
     pub(crate) fn release_cool(&mut self, range: Range<u64>, is_cool: bool) {
         let (offset, bytes) = (range.start, range.end - range.start);
         self.taken_bytes -= bytes;
@@ -641,24 +647,25 @@ impl Extents {
         self.release(offset, bytes);
     }
 
-    /// Frees the granules of a segment that nobody looks at any more. Their pages stay while free
-    /// ones have no more than what was [set](Self::set_warm_bytes_max), and otherwise go back to the
-    /// system; returns whether that was tried.
+    /// Frees the granules of a segment that nobody reads any more. They keep their pages up to the
+    /// [bound](Self::set_warm_bytes_max); beyond it the pages are returned to the system. Returns
+    /// whether that was tried.
     pub(crate) fn release_segment(&mut self, segment: Range<u64>) -> bool {
         let (offset, bytes) = (segment.start, segment.end - segment.start);
         let extent = Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES };
         let warm_bytes = (self.warm.count + extent.count) * GRANULE_BYTES;
         let Some(warm_bytes_max) = self.warm_bytes_max else {
-            // The next segments of a store that is not compacted take what is free before they grow it.
+            // In a store that is not compacted, the next segments reuse free space before they grow
+            // the file.
             self.release(offset, bytes);
             return false;
         };
-        // What the thread does not come to is given back here.
+        // If the background thread falls behind, release the pages here.
         let kept_bytes_max = warm_bytes_max << u32::from(self.is_cooled_by_thread);
-        // Its blocks might go to another file while the reserve lacks some.
+        // While the reserve is short, keep the blocks: another file might take them.
         let is_kept = warm_bytes <= kept_bytes_max || !self.is_reserve_whole();
         let is_warm = is_kept || self.is_left_to_close();
-        // A system that takes no pages back leaves them here.
+        // If the system cannot release the pages, they stay.
         let is_punched = !is_warm && self.punchable(extent) == Some(extent);
         if !is_punched || self.region.storage().punch(offset, bytes).is_err() {
             self.warm.add(extent);
@@ -667,15 +674,17 @@ impl Extents {
         is_punched
     }
 
-    /// Leaves what is free to [`shrink`](Self::shrink), at the end of a close. It cuts off most of what a close
-    /// frees, and gives back neighbours as one: a hole waits for the disk if its pages are not written yet.
+    /// Defers the release of pages to [`shrink`](Self::shrink), at the end of a close. Most of what
+    /// a close frees is then truncated, and adjacent ranges are punched together: punching waits
+    /// for the disk if pages are not written back yet.
     pub(crate) fn leave_to_close(&mut self) {
         if !mutant::is_made(Mutant::PunchesBeforeCut) {
             self.giving_back = GivingBack::ByClose;
         }
     }
 
-    /// Returns whether the close gives back what is about to be, and notes that it has to.
+    /// Returns whether the release is deferred to the close, and records that the close has
+    /// something to release.
     fn is_left_to_close(&mut self) -> bool {
         if self.giving_back == GivingBack::ByClose {
             self.giving_back = GivingBack::OwedByClose;
@@ -683,8 +692,8 @@ impl Extents {
         self.giving_back == GivingBack::OwedByClose
     }
 
-    /// Gives the pages of all free granules back to the system, and returns their bytes. None while the reserve
-    /// lacks some, which they may become.
+    /// Returns the pages of all free granules to the system, and returns the number of bytes. Does
+    /// nothing while the reserve is short, which may need them.
     pub(crate) fn cool(&mut self) -> u64 {
         if !self.is_reserve_whole() || self.warm.count > 0 && self.is_left_to_close() {
             return 0;
@@ -703,9 +712,9 @@ impl Extents {
         bytes_cooled
     }
 
-    /// Gives the blocks of up to `count_max` free ranges back to the file system, from a granule on; returns
-    /// their bytes, and the granule with which to go on. Others may have freed them. None while the reserve
-    /// lacks some, which they may become.
+    /// Punches out up to `count_max` large free ranges from a granule on, including those that
+    /// other handles have freed. Returns the bytes punched, and the granule to continue with. Does
+    /// nothing while the reserve is short, which may need them.
     pub(crate) fn punch_free(&mut self, from: u64, count_max: usize) -> (u64, Option<u64>) {
         if !self.is_reserve_whole() {
             return (0, None);
@@ -727,30 +736,31 @@ impl Extents {
         (bytes_punched, large.get(count_max).map(|extent| extent.granule))
     }
 
-    /// Returns whether what was allocated last has the bytes of its last use, in pages of the cache.
+    /// Returns whether the last allocation has the bytes of its previous use, in the page cache.
     pub(crate) fn is_taken_warm(&self) -> bool {
         self.is_taken_warm
     }
 
-    /// Returns whether the file was extended for what was allocated or set aside last. It has blocks
-    /// then, and its bytes are 0.
+    /// Returns whether the file was extended for the last allocation or reservation. It then has
+    /// blocks, and its bytes are 0.
     pub(crate) fn is_taken_new(&self) -> bool {
         self.is_taken_new
     }
 
-    /// Returns the part of a free extent whose blocks may go back to the system. If others may take them,
-    /// on a disk that is nearly full, only whole folios do: a store beside a hole asks for the blocks of
-    /// all of its folio, so the next handle could not change anything.
+    /// Returns the part of a free extent whose blocks may be returned to the file system. On a
+    /// nearly full disk, where other files may take the blocks, only complete folios: a store
+    /// beside a hole allocates the blocks of its whole folio, so the next handle could not change
+    /// anything there.
     fn punchable(&self, extent: Extent) -> Option<Extent> {
         extent.whole_units(self.punch_unit())
     }
 
-    /// Returns the granules of which all or none go back to the system.
+    /// Returns the number of granules that are returned to the system together or not at all.
     fn punch_unit(&self) -> u64 {
         if has_ample_room(self.region.storage()) { 1 } else { HUGE_BYTES / GRANULE_BYTES }
     }
 
-    /// Returns the bytes of free granules that have pages.
+    /// Returns the bytes of free granules that have kept their pages.
     pub(crate) fn warm_bytes(&self) -> u64 {
         self.warm.count * GRANULE_BYTES
     }
@@ -762,25 +772,25 @@ impl Extents {
         self.change(bytes, |space| space.set_aside(count, count), |_| {})
     }
 
-    /// Allocates what is set aside.
+    /// Allocates the range that is set aside.
     pub(crate) fn take_aside(&mut self) {
         self.space.take_aside();
         self.publish();
     }
 
-    /// Makes what is set aside free again, if anything is.
+    /// Frees the range that is set aside, if there is one.
     pub(crate) fn release_aside(&mut self) {
         self.space.release_aside();
         self.publish();
     }
 
-    /// Has granules be taken from the beginning of the file on, or where they leave the smallest rest.
+    /// Sets the allocation policy: first fit, from the beginning of the file on, or best fit.
     pub(crate) fn pack(&mut self, is_packed: bool) {
         self.space.pack(is_packed);
     }
 
-    /// Removes the free granules at the end of the file from the list, so that the next ones are taken
-    /// before them, and gives their pages back to the system unless the reserve lacks some.
+    /// Removes the free granules at the end of the file from the list, so that allocations come
+    /// from before them, and returns their pages to the system unless the reserve is short.
     pub(crate) fn forget_end(&mut self) {
         if !self.space.trim() {
             return;
@@ -791,7 +801,7 @@ impl Extents {
             if is_whole && !self.is_left_to_close() && self.punchable(extent) == Some(extent) {
                 let (offset, bytes) =
                     (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
-                // What the system does not take goes when the file is cut.
+                // Ignore an error: the truncation of the file frees them.
                 let _ = self.region.storage().punch(offset, bytes);
             }
         }
@@ -804,22 +814,22 @@ impl Extents {
         if self.space.trim() {
             self.publish();
         }
-        // Records that a recovery dropped may lie behind the end.
+        // Records that a recovery has dropped may lie beyond the end.
         self.region.view.cut(self.space.end() * GRANULE_BYTES);
     }
 
-    /// Truncates the file to its end, and punches out the larger free extents, or all of them. Nothing on
-    /// the disk may name them.
+    /// Truncates the file to its end, and punches out the larger free extents, or all of them with
+    /// `is_all`. No durable structure may refer to them.
     pub(crate) fn shrink(&self, is_all: bool) -> Result<()> {
         let end = self.space.end() * GRANULE_BYTES;
-        // Another process may be looking at a piece of the index that was there, or at the log: a later close does
-        // it.
+        // Another process may be reading an old piece of the index or the log there; a later close
+        // truncates the file.
         let is_looked_at = self.region.pins.is_pinned_elsewhere()
             || self.region.storage().neighbours().is_some_and(Neighbours::is_read_by_lock);
         let file_bytes = self.region.storage().file_bytes();
         if end < file_bytes && !is_looked_at {
             if is_glanced_at(self.region.storage()) {
-                // What a glance finds there does not count, but must be there.
+                // A glance discards what it reads there, but the pages must exist.
                 self.region
                     .write("punch holes into", |storage| storage.punch(end, file_bytes - end))?;
             } else {
@@ -835,7 +845,7 @@ impl Extents {
         Ok(())
     }
 
-    /// Makes a window have at least `line_count` lines; new ones are empty.
+    /// Grows a window to at least `line_count` lines; new lines are empty.
     pub(crate) fn reserve_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
         let clear = |storage: &dyn Storage, is_new, offset, bytes| {
             storage.clear_piece(offset, bytes, is_new)
@@ -843,14 +853,14 @@ impl Extents {
         self.take_lines(window, line_count, clear, |offset, _| Backing::Growth(offset))
     }
 
-    /// Does the same as [`reserve_lines`](Self::reserve_lines) for the buckets of a new store. Their blocks
-    /// are never written before a line is: by that the next open knows the file again, of which a power
-    /// loss has left zeros.
+    /// Like [`reserve_lines`](Self::reserve_lines), for the buckets of a new store. Their blocks
+    /// stay unwritten until a line is stored: by this, the next open recognizes a new file of which
+    /// a power loss has left only zeros.
     pub(crate) fn create_buckets(&mut self, count: u64) -> Result<()> {
         let clear = |storage: &dyn Storage, is_new: bool, offset, bytes| {
             if is_new { Ok(()) } else { storage.clear_range(offset, bytes) }
         };
-        // The pages of small pieces by which a table grows are written when they are cleared.
+        // `Backing::Growth` would write the pages of small pieces when it clears them.
         let backing = |offset, bytes| match bytes {
             0..HUGE_BYTES => Backing::File(offset),
             _ => Backing::Growth(offset),
@@ -858,8 +868,8 @@ impl Extents {
         self.take_lines(LineWindow::Buckets, count, clear, backing)
     }
 
-    /// Does the same as [`reserve_lines`](Self::reserve_lines), except that new lines have
-    /// arbitrary contents: the caller writes all of them.
+    /// Like [`reserve_lines`](Self::reserve_lines), but new lines have arbitrary contents, all of
+    /// which the caller overwrites.
     pub(crate) fn claim_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
         let claim =
             |storage: &dyn Storage, _: bool, offset, bytes| storage.claim_range(offset, bytes);
@@ -884,7 +894,7 @@ impl Extents {
                 continue;
             }
             let offset = self.allocate(bytes, piece_alignment(bytes))?;
-            // The granules may have had another use before.
+            // The granules may have old contents.
             let is_new = self.is_taken_new;
             let made_ready = self.region.write("clear index space in", |storage| {
                 make_ready(storage, is_new, offset, bytes)
@@ -903,12 +913,12 @@ impl Extents {
         Ok(())
     }
 
-    /// Frees the pieces that a table which has shrunk needs no more: of the buckets while half of the
-    /// others would be enough, so that a table that grows again keeps its pieces; of the overflow lines
-    /// all but the first if no line is in use. What fails is tried again after a later merge.
+    /// Frees the pieces that a shrunken table no longer needs: of the buckets, as long as half of
+    /// the remaining pieces would be enough (hysteresis, for a table that grows again); of the
+    /// overflow lines, all but the first if no line is in use. A failure is retried after a later
+    /// merge.
     ///
-    /// A process that is killed halfway leaves granules that nothing lists, until the next recovery
-    /// from the log.
+    /// A process killed in between leaks granules until the next recovery from the log.
     pub(crate) fn give_back_lines(&mut self) {
         let region = self.region.clone();
         let live = region.live();
@@ -922,15 +932,16 @@ impl Extents {
         }
     }
 
-    /// Frees the pieces of the buckets that no bucket is in.
+    /// Frees the pieces of the bucket window without buckets.
     pub(crate) fn give_back_spare_pieces(&mut self) {
         let bucket_count = self.region.windows.bucket_count();
-        // What fails is tried again by a later merge.
+        // A failure is retried by a later merge.
         let used = bucket_count - u64::from(mutant::is_made(Mutant::GivesBackUsedPiece));
         let _ = self.give_back_buckets(|piece| used <= lines_of(piece));
     }
 
-    /// Frees pieces of the buckets from the last one on, while `is_spare` says so of their number.
+    /// Frees pieces of the bucket window, last first, while `is_spare` returns `true` for the piece
+    /// number.
     fn give_back_buckets(&mut self, is_spare: impl Fn(usize) -> bool) -> Result<()> {
         let region = self.region.clone();
         let count = || region.live().piece_count(LineWindow::Buckets);
@@ -940,8 +951,8 @@ impl Extents {
         Ok(())
     }
 
-    /// Frees the last piece of a window: first no thread can reach it, then nothing lists it, and only
-    /// then can its granules be allocated.
+    /// Frees the last piece of a window, in this order: unmap it, so that no thread can reach it;
+    /// remove it from the live header; free its granules.
     fn give_back_last(&mut self, window: LineWindow) -> Result<()> {
         let live = self.region.live();
         let piece = live.piece_count(window) - 1;
@@ -962,10 +973,11 @@ impl Extents {
         Ok(())
     }
 
-    /// Moves the index extents and the segment table that are at the end of the file to its first free
-    /// granules, and takes the end from the list of those that are free. Readers go on meanwhile.
+    /// Moves the index extents and the segment table at the end of the file to free granules at its
+    /// beginning, and removes the end of the file from the free list. Readers may continue
+    /// throughout.
     ///
-    /// A process that is killed halfway leaves granules that nothing lists, until the next open.
+    /// A process killed in between leaks granules until the next open.
     pub(crate) fn move_last(&mut self) -> Result<()> {
         while let Some(last) = self.last_to_move() {
             self.forget_end();
@@ -977,8 +989,8 @@ impl Extents {
         Ok(())
     }
 
-    /// Returns what is at the end of the file, if it is of the index or the segment table, and has room
-    /// before.
+    /// Returns the index extent or the segment table at the end of the file, if there is one and
+    /// there is room for it before.
     pub(crate) fn last_to_move(&self) -> Option<Movable> {
         let (live, end) = (self.region.live(), self.space.used_end());
         let can_move = |granule, count, needed| {

@@ -1,10 +1,9 @@
-//! The reserve: granules with blocks that are held back, so that on a full disk keys can be deleted
-//! and space comes back.
+//! The reserve: granules with blocks that puts may not take, so that on a full disk keys can still
+//! be deleted and compaction can free space.
 //!
-//! It has segments of the log, for tombstones and for what compaction writes, and places for
-//! checkpoints. They are in the list of free granules, so nothing in the file says which they are: a
-//! killed process leaves them free, and the next one holds the same granules back, since it takes those
-//! that have blocks.
+//! It has log segments, for tombstones and for the records that compaction moves, and room for
+//! checkpoints. In the file, all of them are listed as free, so a killed process simply leaves them
+//! free. The next process reserves the same granules, because it prefers those that have blocks.
 
 use super::{Extents, Region};
 use crate::error::{Error, Result};
@@ -13,39 +12,41 @@ use crate::space::{Extent, Space};
 use crate::storage::no_room;
 use crate::testing::mutant::{self, Mutant};
 
-/// Segments that are held back: two for tombstones, so that one can be emptied while the other is
+/// Log segments in the reserve: two for tombstones, so that one can be emptied while the other is
 /// written, and one for the records that compaction moves.
 const SEGMENTS: usize = 3;
-/// Checkpoints that there is room for, the present one included.
+/// Number of checkpoints that there is room for, including the present one.
 const PLACES: usize = 2;
-/// Free places that are tried: those without blocks cannot be held back on a full disk.
+/// Largest number of free ranges that are tried: on a full disk, those without blocks cannot be
+/// reserved.
 const TRIES_MAX: usize = 64;
-/// The same, of a size below which a smaller one will do: each try is a call of the system, for which all
-/// changes wait.
+/// The same for a size that may be replaced by a smaller one. Each try is a system call, for which
+/// all changes wait.
 const TRIES_OF_LARGE_MAX: usize = 8;
-/// Free bytes of a file system from which on nothing is held back.
+/// Free bytes of the file system from which nothing is reserved.
 const AMPLE_BYTES: u64 = 64 << 20;
-/// The same, in sizes of the reserve.
+/// The same, as a multiple of the size of the reserve.
 const AMPLE_RESERVES: u64 = 4;
-/// How often a reserve that was never whole leaves what it takes.
+/// The divisor of the share that a reserve may take until it has been complete once.
 const SHARE: u64 = 2;
 
-/// What is to be held back.
+/// The sizes that the reserve needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Size of a segment of the log, a power of two.
     pub(crate) segment_bytes: u64,
-    /// The smallest there may be, where there is no room for that.
+    /// The smallest size of a log segment, for when there is no room for larger ones.
     pub(crate) segment_bytes_min: u64,
-    /// What a checkpoint of now takes at most, or one after deletes alone.
+    /// Upper bound for a checkpoint at present, or after deletes only.
     pub(crate) image_bytes: u64,
-    /// What the next one takes at most, when a segment of the log more is written, or after deletes then.
+    /// Upper bound for the next checkpoint, after one more log segment is written, or after deletes
+    /// then.
     pub(crate) place_bytes: u64,
 }
 
 impl Needs {
-    /// Returns whether a file system with so many free bytes is nearly full. With `is_held`, twice as
-    /// much must be free for the end of a reserve as for its beginning.
+    /// Returns whether a file system with this many free bytes counts as nearly full. With
+    /// `is_held` the threshold is doubled (hysteresis), so that an existing reserve is kept longer.
     pub(crate) fn is_nearly_full(&self, free_bytes: u64, is_held: bool) -> bool {
         let reserve_bytes =
             SEGMENTS as u64 * self.segment_bytes + PLACES as u64 * self.ample_bytes();
@@ -53,8 +54,8 @@ impl Needs {
         free_bytes < if is_held { 2 * ample_bytes } else { ample_bytes }
     }
 
-    /// Returns the size of a place that is taken where there is room, so that a table which grows seldom
-    /// needs another.
+    /// Returns the size of a checkpoint place if there is ample room, so that a growing table
+    /// rarely needs another one.
     fn ample_bytes(&self) -> u64 {
         (self.place_bytes + self.place_bytes / 4).next_multiple_of(self.segment_bytes_min)
     }

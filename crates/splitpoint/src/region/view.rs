@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //!
-//! - A slice is created only of bytes before the end of the file, which are mapped.
-//! - No thread stores to the bytes of a slice. A published record never changes; nor does the
+//! - Slices are created only of bytes before the end of the file, which are mapped.
+//! - No thread stores to the bytes of a slice. A published record never changes; neither does the
 //!   header of a segment that a record, a superblock or another header names, nor a checkpoint that
-//!   a superblock names. Their granules are not freed while a reader may look at them. A malicious
-//!   file can lead elsewhere: `ARCHITECTURE.md`, "Modules with `unsafe`".
+//!   a superblock names. Their granules are not freed while a reader may use them. A malicious file
+//!   can break this: see `ARCHITECTURE.md`, "Modules with `unsafe`".
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -20,10 +20,10 @@ use crate::log::record::{Pair, Record, RecordHeader, RecordKind, ShortPut};
 use crate::residency::Residency;
 use crate::storage::{Storage, prefetch};
 
-/// Words of a record up to which a copy of it needs no memory of its own.
+/// Largest record, in words, that is copied to the stack instead of the heap.
 const COPIED_WORDS_FEW: usize = 32;
 
-/// The bytes of a file, as far as this handle may read.
+/// The bytes of a file that this handle may read.
 #[derive(Debug)]
 pub(crate) struct View {
     /// The mapping, and the size of the file.
@@ -44,7 +44,7 @@ impl View {
         self.residency.get_or_init(|| Residency::new(cache_bytes));
     }
 
-    /// Publishes that the file is larger, and perhaps mapped elsewhere.
+    /// Publishes a larger size, and the base of the mapping, which may have moved.
     pub(super) fn grow(&self, file_bytes: u64) {
         self.mapping.grow(self.storage.view().base, file_bytes);
     }
@@ -54,7 +54,7 @@ impl View {
         self.mapping.set(self.storage.view().base, file_bytes);
     }
 
-    /// Publishes that the file ends at `file_bytes` or before.
+    /// Publishes a smaller size, unless the size is smaller already.
     pub(super) fn cut(&self, file_bytes: u64) {
         self.mapping.cut(file_bytes);
     }
@@ -66,7 +66,7 @@ impl View {
         }
     }
 
-    /// Returns the size of the file in bytes, as far as this handle may read.
+    /// Returns the size of the part of the file that this handle may read, in bytes.
     #[inline]
     pub(crate) fn file_bytes(&self) -> u64 {
         self.mapping.count()
@@ -84,16 +84,19 @@ impl View {
             return Err(outside(what, offset, end, bytes));
         }
         self.touch(offset, bytes);
-        // SAFETY: the range ends before the end of the file, which was loaded before the base: all
-        // of it is mapped for reading there.
+        // SAFETY: the range ends before the end of the file, which was loaded before the base, so
+        // the mapping at that base covers it (see `growing`).
         let start = unsafe { self.mapping.base().add(offset as usize) };
-        // SAFETY: as above; the caller promised that no thread writes them.
+        // SAFETY: the range is mapped, as above; the caller promised that no thread stores to it
+        // while it is borrowed.
         Ok(unsafe { std::slice::from_raw_parts(start, bytes as usize) })
     }
 
     /// Returns bytes of log segments or big ones, before the end of the log.
     pub(crate) fn log_bytes(&self, range: Range<u64>) -> Result<&[u8]> {
-        // SAFETY: bytes before the end of the log are never written again.
+        // SAFETY: the appender, the only one that stores to log segments, never stores to bytes
+        // before the end of the log again; the caller keeps their space from being reused, by a
+        // pin, a horizon or a lock.
         unsafe { self.bytes("log segment", range.start, range.end.saturating_sub(range.start)) }
     }
 
@@ -105,8 +108,8 @@ impl View {
         at: u64,
         bytes: u64,
     ) -> Result<&[u8]> {
-        // SAFETY: the superblock names a checkpoint only when it is complete, and nothing reads it
-        // before.
+        // SAFETY: `name` is from a superblock, which names a checkpoint only when it is complete;
+        // its segment is not stored to again before no superblock names it.
         unsafe { self.bytes(what, name.offset + at, bytes) }
     }
 
@@ -120,7 +123,9 @@ impl View {
     /// Returns the record at `offset`, which must end at or before `end`.
     #[inline]
     pub(crate) fn record_before(&self, offset: u64, end: u64) -> Result<Record<'_>> {
-        // SAFETY: here and below, a record that something names is published, and never changes.
+        // SAFETY: here and below: a record that a slot or another record names is published, and
+        // the writer never changes a published record; the caller keeps its space from being
+        // reused, by a pin, a horizon or a lock.
         let first = unsafe { self.bytes("record address", offset, 8) }?;
         let head_bytes = RecordHeader::bytes_of_first(crate::format::u64_at(first, 0));
         let head = if head_bytes == 8 {
@@ -156,8 +161,8 @@ impl View {
         self.touch(offset, 8);
         let at = self.mapping.base().cast_const().wrapping_add(offset as usize);
         // SAFETY: the word ends before the end of the file, which was loaded before the base, so it
-        // is mapped; and offsets of records are multiples of 8. A malicious slot may lead to bytes
-        // that the writer is storing, so this first load is atomic.
+        // is mapped; offsets of records are multiples of 8, so it is aligned. A malicious slot may
+        // lead to bytes that the writer is storing, so this first load is atomic.
         let first = unsafe { &*at.cast::<AtomicU64>() }.load(Ordering::Relaxed);
         let short = ShortPut::of_first(u64::from_le(first))?;
         let record_bytes = short.record_bytes();
@@ -165,8 +170,8 @@ impl View {
             return None;
         }
         let at = at.wrapping_add(short.header_bytes as usize);
-        // SAFETY: the record ends before the end of the file; a published record is never written
-        // again.
+        // SAFETY: the record ends before the end of the file, so it is mapped; the writer never
+        // changes a published record.
         let key = unsafe { std::slice::from_raw_parts(at, short.key_bytes as usize) };
         let at = at.wrapping_add(key.len());
         // SAFETY: as above.
@@ -191,8 +196,9 @@ impl View {
         self.touch(offset, 8);
         let at = self.mapping.base().cast_const().wrapping_add(offset as usize).cast::<AtomicU64>();
         let word = |i: usize| {
-            // SAFETY: the word ends before the end of the file, which was loaded before the base, so it is
-            // mapped; offsets of records are multiples of 8. Others may store to it, so the load is atomic.
+            // SAFETY: the word ends before the end of the file, which was loaded before the base,
+            // so it is mapped; offsets of records are multiples of 8, so it is aligned. Another
+            // process may store to it, so the load is atomic.
             unsafe { &*at.wrapping_add(i) }.load(Ordering::Relaxed)
         };
         let short = ShortPut::of_first(u64::from_le(word(0)))?;
@@ -243,7 +249,8 @@ impl View {
             let expected = offset / GRANULE_BYTES * GRANULE_BYTES;
             return Err(Error::Corrupt { what: "segment offset", offset, expected, found: offset });
         }
-        // SAFETY: a header is written before anything names its segment, and never again.
+        // SAFETY: the writer writes a segment header before anything names the segment, and not
+        // again while something does.
         let bytes = unsafe { self.bytes("segment offset", offset, SegmentHeader::BYTES) }?;
         SegmentHeader::decode(bytes, offset, self.file_bytes())
     }

@@ -12,11 +12,12 @@
 //!
 //! # Invariants
 //!
-//! - A pointer is created only to a line that is mapped, or where zeros are mapped in the place of a
-//!   piece that has gone.
-//! - After it has reserved lines, the writer gets its references to lines anew. In memory, a store
-//!   through an older reference is lost; in a file both lead to the same page. So in memory the epoch
-//!   of the [`Shape`] changes when a window has moved, before the next store to a line.
+//! - A pointer is created only to mapped memory: a line, or zeros in the place of a piece that was
+//!   removed.
+//! - After reserving lines, the writer must get its references to lines again, because the window
+//!   may have moved. In a file, old and new references lead to the same page; in memory, a store
+//!   through an old reference is lost. So in memory the epoch of the [`Shape`] changes when a
+//!   window has moved, before the next store to a line.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,18 +38,20 @@ use crate::piece::{Piece, piece_count_for, piece_of};
 use crate::storage::failure::io_error;
 use crate::storage::{Backing, Pages, Storage, WindowKind, prefetch};
 
-/// Bytes of a piece that are copied at a time.
+/// Bytes copied at a time, when a piece is moved.
 const COPIED_BYTES: usize = 1 << 20;
 
-/// The buckets and overflow lines of an index, and the live header that says which are in use.
+/// The buckets and overflow lines of an index, and the live header, which knows how many are in
+/// use.
 #[derive(Debug)]
 pub(crate) struct Windows {
     live: LiveHeader,
     /// The mapped lines of each window.
     buckets: Growing<Line>,
     overflow: Growing<Line>,
-    /// The first granules of the pieces that are mapped, of each window. Held while a piece comes, moves
-    /// or goes: a handle that takes turns has threads that follow others' changes beside one that writes.
+    /// For each window, the first granules of the mapped pieces. Locked while a piece is added,
+    /// moved or removed: on a handle that takes turns, reading threads follow the changes of other
+    /// handles while one thread writes.
     shown: Mutex<[Vec<u64>; 2]>,
     /// Keeps the mappings alive.
     storage: Arc<dyn Storage>,
@@ -66,7 +69,7 @@ impl Windows {
         self.live.of(&self.storage)
     }
 
-    /// Maps the pieces that the live header lists, as far as they are not mapped.
+    /// Maps those pieces of the live header that are not mapped yet.
     pub(crate) fn map_listed_pieces(&self) -> Result<()> {
         let mut shown = self.shown();
         for window in LineWindow::ALL {
@@ -76,14 +79,14 @@ impl Windows {
         Ok(())
     }
 
-    /// Returns the first granules of the pieces that are mapped, and keeps them as they are.
+    /// Locks the list of mapped pieces, and returns their first granules.
     pub(super) fn shown(&self) -> MutexGuard<'_, [Vec<u64>; 2]> {
-        // What is mapped is noted after each step.
+        // Ignore poison: the list is updated after each step, so it is always consistent.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a window show the pieces that begin at the granules `listed`, all of them in the file; `shown`
-    /// is what it shows.
+    /// Maps into a window the pieces that begin at the granules `listed`, all within the file;
+    /// `shown` has the pieces mapped so far.
     pub(super) fn show(
         &self,
         window: LineWindow,
@@ -315,11 +318,12 @@ impl Lines for Windows {
     #[inline]
     fn bucket(&self, bucket: BucketIndex) -> &Line {
         let line = self.buckets.base().wrapping_add(bucket.0 as usize);
-        // SAFETY: the shape never has a bucket that is not mapped; for a handle that reads beside a writer
-        // `Followed` has looked. `Live::validate` proved it of the file's shape, and the writer maps a piece, and publishes its base, before it
-        // publishes a bucket in it. The caller has loaded the shape before this loads the base. A
-        // reader with an older shape may stray into a piece that has gone since: zeros are mapped in
-        // its place, and a window moves only when it outgrows all that it ever had.
+        // SAFETY: every bucket of the shape is mapped. `Live::validate` proved it for the shape in
+        // the file; the writer maps a piece and publishes its base before it publishes a bucket in
+        // it, and the caller has loaded the shape before this loads the base; on a handle that
+        // reads beside a writer, `Followed` has checked it. A reader with an older shape may reach
+        // into a piece that was removed: zeros are mapped in its place, and the window moves only
+        // when it outgrows every size that it ever had.
         unsafe { &*line }
     }
 
@@ -330,7 +334,8 @@ impl Lines for Windows {
             return None;
         }
         let line = self.overflow.base().wrapping_add(index as usize);
-        // SAFETY: the line is mapped, as was just checked, before the base was loaded.
+        // SAFETY: the number was just checked against the count of mapped lines, which was loaded
+        // before the base, so the base covers the line (see `growing`).
         Some(unsafe { &*line })
     }
 

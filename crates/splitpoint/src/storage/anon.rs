@@ -48,10 +48,11 @@ pub(super) enum PageSize {
     Single,
 }
 
-// SAFETY: the span is owned memory. Its users decide what to store in it: they share it through
-// atomics, or hand out ranges that no thread writes.
+// SAFETY: this value owns the span, which belongs to the process, not to a thread. It has no safe
+// access to the bytes; the users of the span share them as atomics, or only give out ranges to
+// which no thread stores.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Memory {}
 
 impl Owner for Memory {}
@@ -113,7 +114,8 @@ impl Memory {
     fn open(&self, before: u64, after: u64) -> io::Result<()> {
         let start = self.span().base.wrapping_add(before as usize);
         let flags = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
-        // SAFETY: the range lies in our reservation, which is anonymous memory not yet in use.
+        // SAFETY: the range lies in this reservation, beyond the committed bytes, so nothing uses
+        // it yet.
         unsafe { rustix::mm::mprotect(start.cast(), (after - before) as usize, flags) }?;
         self.advise(before, after);
         Ok(())
@@ -150,7 +152,7 @@ impl Memory {
     }
 
     pub(super) fn reserve(bytes: u64, _: PageSize) -> io::Result<Self> {
-        // SAFETY: the layout is not empty.
+        // SAFETY: no caller passes 0 bytes, so the layout is not empty.
         let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
         assert!(!base.is_null());
         let committed_bytes = AtomicU64::new(bytes);
@@ -176,7 +178,8 @@ impl Memory {
     fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
         let words = self.span.base.wrapping_add(at as usize).cast::<AtomicU64>();
         for word in 0..bytes as usize / 8 {
-            // SAFETY: the range is ours, aligned to a page, and looked at as atomics only.
+            // SAFETY: the range lies in this memory and is aligned to a page; all access to it is
+            // atomic.
             unsafe { &*words.wrapping_add(word) }.store(0, Ordering::Relaxed);
         }
         Ok(())
@@ -246,8 +249,9 @@ impl Area {
         let larger = first_that_fits(&sizes, |bytes| Memory::reserve(bytes, self.pages))?;
         larger.commit(bytes)?;
         let (from, to) = (self.base(), larger.span().base);
-        // SAFETY: both are committed that far. Only the caller stores to the old memory, and
-        // nothing knows of the new.
+        // SAFETY: both memories are committed up to `used_bytes` and are distinct. Only the caller,
+        // the writer, stores to the old one, and it does not during the copy; the new one is not
+        // published yet.
         unsafe { to.copy_from_nonoverlapping(from, self.used_bytes as usize) };
         self.start = 0;
         self.bytes_max = larger.span().bytes;
@@ -347,8 +351,9 @@ impl Anon {
     fn tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> Tail {
         let base = self.range(offset, bytes);
         let owner = self.areas().view.memory.clone();
-        // SAFETY: the range is committed memory of this table. Only the log stores to it, and
-        // slices are created only of records that are in use.
+        // SAFETY: the range is committed memory of this table, which `owner` keeps. Only the log
+        // stores to it, and slices are created only of published records, which lie before the free
+        // bytes.
         unsafe { Tail::new(base, bytes, used_bytes, Some(owner)) }
     }
 }
@@ -406,8 +411,8 @@ impl Storage for Anon {
                 return Ok(());
             }
         }
-        // SAFETY: `range` proved that the bytes are committed; the caller promises that nothing
-        // refers to them.
+        // SAFETY: `range` has checked that the bytes are committed; the caller promises that
+        // nothing refers to them.
         unsafe { start.write_bytes(0, bytes as usize) };
         Ok(())
     }
@@ -453,8 +458,8 @@ impl Storage for Anon {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let target = self.range(offset, bytes.len() as u64);
-        // SAFETY: `range` proved that the target is committed. No thread reads these bytes before
-        // they are published, and the source is another object.
+        // SAFETY: `range` has checked that the target is committed. No thread reads these bytes
+        // before the writer publishes them, and the source is another object.
         unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }

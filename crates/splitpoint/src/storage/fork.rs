@@ -1,4 +1,4 @@
-//! Tells the process that opened a handle from a fork of it.
+//! Distinguishes the process that opened a handle from its forks.
 //!
 //! A child has the memory, the mappings and the locks of its parent, and none of its threads. If it
 //! changed the store, closed it or dropped the handle, it would write between the parent's writes,
@@ -90,8 +90,8 @@ fn wiped_word() -> Option<&'static AtomicU32> {
         let stored = WORD.compare_exchange(word, new, Ordering::AcqRel, Ordering::Acquire);
         word = stored.map_or_else(|first| first, |_| new);
     }
-    // SAFETY: it leads to a static, or to a page that is never freed, of which zero is a valid value and all
-    // uses are atomic.
+    // SAFETY: it points to a static, or to a page that is never freed, for whose word zero is a
+    // valid value; all access to it is atomic.
     (word != none).then(|| unsafe { &*word })
 }
 
@@ -101,12 +101,12 @@ fn map_wiped_word() -> Option<*mut AtomicU32> {
 
     let bytes = rustix::param::page_size();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    // SAFETY: a new mapping at an address that the kernel chooses does not overlap an existing one.
     let page = unsafe {
         rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
     }
     .ok()?;
-    // SAFETY: the page is new and holds nothing yet. It is never freed.
+    // SAFETY: the page is new, has no contents yet, and is never freed.
     unsafe { rustix::mm::madvise(page, bytes, Advice::LinuxWipeOnFork) }.ok()?;
     Some(page.cast())
 }

@@ -387,8 +387,9 @@ impl Storage for Mapped {
             reservation
         };
         let Span { base, .. } = reservation.span();
-        // SAFETY: the mapping lives as long as the reservation. Only the log stores to the segment,
-        // and slices, of another mapping, are created only of records that are in use.
+        // SAFETY: the reservation, which the tail owns, keeps the mapping. Only the log stores to
+        // the segment, and slices of the view are created only of published records, which lie
+        // before the free bytes.
         let tail = unsafe { Tail::new(base, bytes, used_bytes, Some(Arc::new(reservation))) };
         Ok(tail.with(self.first_touch()))
     }
@@ -509,8 +510,8 @@ impl Storage for Mapped {
         let base = self.view.span().base.wrapping_add(start as usize);
         let len = (offset + bytes - start) as usize;
         // `msync` of a shared mapping is a range sync of its file: it covers what was written by
-        // any means, and reaches the device.
-        // SAFETY: the range lies in the view of this storage.
+        // any means, and reaches the device. SAFETY: the range lies in the view, which this storage
+        // keeps mapped; a sync changes no contents.
         unsafe { rustix::mm::msync(base.cast(), len, MsyncFlags::SYNC) }?;
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! The only door to the operating system: bytes of a file, memory that shows them, syncs.
+//! The only door to the operating system: bytes of a file, memory mappings of them, syncs.
 //!
-//! A storage is one file, or its stand-in, with a read-only *view* of all of it, three *windows* of
-//! contiguous memory over scattered pieces of it, and one writable mapping of the tail segment.
-//! View and windows take address space in proportion to the file, and move when they outgrow it;
-//! their old memory stays readable as long as the storage lives. The engine above is the same on
-//! each:
+//! A storage is a file, or a substitute for one, with a read-only *view* of all of it, three
+//! *windows* of contiguous memory over scattered pieces of it, and a writable mapping of the tail
+//! segment. View and windows reserve address space in proportion to the file, and move when they
+//! outgrow it; their old memory stays readable during the lifetime of the storage. The engine above
+//! is the same on each of:
 //!
 //! - [`mapped`]: a file through shared mappings;
 //! - [`anon`]: memory of this process, for tables without a file;
@@ -58,7 +58,7 @@ use pages::FirstTouch;
 use crate::atomic::may_be_killed;
 use crate::prefaulter::Work;
 
-/// A span of address space that a storage owns and keeps as long as it lives.
+/// A span of address space that a storage owns for its lifetime.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     /// First byte; aligned to a page.
@@ -67,13 +67,13 @@ pub(crate) struct Span {
     pub(crate) bytes: u64,
 }
 
-/// Bytes ahead of the tail of the log that are prefetched.
+/// Bytes by which the prefetch runs ahead of the tail of the log.
 const PREFETCHED_BYTES: u64 = 256;
 
 /// Writable memory over the tail segment of the log.
 ///
-/// It goes forward only: bytes that have been stored are never stored again, so the bytes of a
-/// published record cannot change under a reader.
+/// Stores only go forward: a byte that has been stored is never stored again, so a published record
+/// cannot change under a reader.
 #[derive(Debug)]
 pub(crate) struct Tail {
     base: *mut u8,
@@ -88,7 +88,8 @@ pub(crate) struct Tail {
 /// An owner of memory, which frees it on drop.
 trait Owner: fmt::Debug + Send + Sync {}
 
-// SAFETY: the memory belongs to the process; only the owner of the `Tail` stores to it.
+// SAFETY: the memory belongs to the process, not to a thread, and is stored to only through `&mut
+// self`, so the thread that owns the `Tail` is the only one that stores.
 unsafe impl Send for Tail {}
 
 impl Tail {
@@ -96,9 +97,9 @@ impl Tail {
     ///
     /// # Safety
     ///
-    /// - The memory is writable as long as `owner` lives or, without one, as the storage, which
-    ///   outlives this value.
-    /// - Nothing refers to the bytes from `free_from` on, and nothing else writes them.
+    /// - The memory is writable during the lifetime of `owner` or, without one, of the storage,
+    ///   which outlives this value.
+    /// - Nothing refers to the bytes from `free_from` on, and nothing else stores to them.
     unsafe fn new(
         base: *mut u8,
         bytes: u64,
@@ -108,12 +109,12 @@ impl Tail {
         Self { base, bytes, free_from, owner, first_touch: FirstTouch::Write }
     }
 
-    /// Has the faults of its pages taken in this way.
+    /// Sets how its pages are faulted in.
     fn with(self, first_touch: FirstTouch) -> Self {
         Self { first_touch, ..self }
     }
 
-    /// Returns one that is not mapped: its bytes go by other means.
+    /// Returns a tail that is not mapped: its bytes are written by other means.
     pub(crate) fn unmapped(free_from: u64) -> Self {
         let (base, first_touch) = (std::ptr::null_mut(), FirstTouch::Write);
         Self { base, bytes: 0, free_from, owner: None, first_touch }
@@ -129,13 +130,14 @@ impl Tail {
         self.base == other.base
     }
 
-    /// Returns its pages, if their faults can be taken ahead.
+    /// Returns its pages, if they can be faulted in ahead.
     pub(crate) fn pages(&self) -> Option<Pages> {
         Some(Pages::new(self.base, self.bytes, self.owner.clone()?).with(self.first_touch))
     }
 
-    /// Stores the parts of a record at `at`, one after the other, and zeros behind them up to
-    /// `record_bytes`: fewer than 8. Returns `false` where the memory does not go as far.
+    /// Stores the parts of a record at `at`, contiguously, and fewer than 8 zeros of padding up to
+    /// `record_bytes`. Returns `false`, without storing, if the record does not fit into the
+    /// memory.
     #[inline]
     #[must_use]
     #[expect(clippy::cast_ptr_alignment, reason = "asserted: both offsets are multiples of 8")]
@@ -149,8 +151,9 @@ impl Tail {
         self.free_from = at + record_bytes;
         // The padding is in the last word, so zero that word first; the parts may overwrite it.
         let last = self.base.wrapping_add((at + record_bytes - 8) as usize);
-        // SAFETY: the word ends inside the memory, as was looked at, and that is aligned to a page; `new`
-        // was promised that nothing refers to bytes that have not been stored.
+        // SAFETY: the word ends inside the memory, as was just checked; the memory is aligned to a
+        // page and the offset to 8. The caller of `new` promised that nothing refers to bytes that
+        // have not been stored.
         unsafe { last.cast::<u64>().write(0) };
         let mut target = self.base.wrapping_add(at as usize);
         may_be_killed();
@@ -158,32 +161,35 @@ impl Tail {
         let (words, rest) = head.as_chunks::<8>();
         assert!(rest.is_empty(), "a header is of whole words");
         for word in words {
-            // SAFETY: as below. Words, since most headers have one or two: a call that copies costs more.
+            // SAFETY: the header is part of the record, which was checked to fit; nothing refers to
+            // its bytes yet, as above. Copied by words, because most headers have one or two: a
+            // call to copy costs more.
             unsafe { target.cast::<[u8; 8]>().write(*word) };
             target = target.wrapping_add(8);
         }
         may_be_killed();
         for part in parts {
-            // SAFETY: the parts are at most the record, as asserted; as above.
+            // SAFETY: the parts together are no longer than the record, as asserted, which was
+            // checked to fit; nothing refers to its bytes yet, so source and target are disjoint.
             unsafe { target.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
             target = target.wrapping_add(part.len());
             may_be_killed();
         }
-        // The next records go there, and a lock must wait until its stores have reached the cache.
+        // The next records go there. Without the prefetch, the atomic instruction of the next
+        // unlock would wait for the cache misses of their stores.
         for line in (0..record_bytes.min(PREFETCHED_BYTES)).step_by(64) {
             prefetch(self.base.wrapping_add((self.free_from + PREFETCHED_BYTES + line) as usize));
         }
         true
     }
 
-    /// Returns the memory as words that only the writer stores to: no log segment, but the segment
-    /// table.
+    /// Returns the memory as atomic words, for the segment table.
     pub(crate) fn into_words(self) -> WordMap {
         let Self { base, bytes, owner, .. } = self;
         WordMap { base: base.cast_const().cast(), count: (bytes / 8) as usize, _owner: owner }
     }
 
-    /// Notes that the bytes before `at` have been written to the file by other means.
+    /// Records that the bytes before `at` have been written to the file by other means.
     pub(crate) fn skip_to(&mut self, at: u64) {
         assert!(at >= self.free_from && (at <= self.bytes || self.bytes == 0));
         self.free_from = at;
@@ -195,21 +201,23 @@ impl Tail {
 pub(crate) struct WordMap {
     base: *const AtomicU64,
     count: usize,
-    /// Keeps the memory, if it is not the storage that does.
+    /// Keeps the memory mapped, if the storage does not.
     _owner: Option<Arc<dyn Owner>>,
 }
 
-// SAFETY: the words are only ever used as atomics.
+// SAFETY: `words`, the only access, gives out shared references to atomics; `_owner` or the storage
+// keeps the memory mapped on whichever thread.
 unsafe impl Send for WordMap {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for WordMap {}
 
 impl WordMap {
     /// Returns the words.
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `Tail::new` was promised that the memory is mapped as long as its owner or the
-        // storage lives; the words are aligned to a page, and atomic.
+        // SAFETY: the caller of `Tail::new` promised that the memory stays mapped during the
+        // lifetime of its owner or the storage; the words are aligned to a page, and all access to
+        // them is atomic.
         unsafe { std::slice::from_raw_parts(self.base, self.count) }
     }
 }
@@ -218,7 +226,7 @@ impl WordMap {
 #[inline]
 pub(crate) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
+    // SAFETY: a prefetch has no architectural effect and cannot fault, for any address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
@@ -255,35 +263,36 @@ impl WindowKind {
 pub(crate) enum Backing {
     /// The file from this offset on.
     File(u64),
-    /// The same for a piece by which a table grows, and which soon has stores everywhere: in huge
+    /// The same for a piece by which a table grows, all of which will soon be stored to: in huge
     /// pages, if the storage has them for a piece of this size.
     Growth(u64),
     /// Zeroed memory of this handle only.
     Private,
 }
 
-/// What shows that a live header was written to this very file and, with the number of the mount, that the kernel
-/// has had its file system mounted ever since.
+/// Identifies a file across handles: proves that a live header was written to this very file and,
+/// by the mount number, that its file system has been mounted ever since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The kernel's boot id; zero if it has none, which proves nothing.
+    /// The kernel's boot id; zero if unknown, which matches nothing.
     pub(crate) boot_id: [u8; 16],
-    /// The kernel's number of the mount, which it never uses again (Linux 6.8), mixed with that of the
-    /// file system or subvolume; 0 if it has none, which proves nothing. An unmount drops the page cache,
-    /// so after a device went away and came back, each page is as of its last write-back.
+    /// The unique id of the mount, which the kernel never reuses (Linux 6.8), mixed with the id of
+    /// the file system or subvolume; 0 if unknown, which matches nothing. It matters because an
+    /// unmount drops the page cache: after a device was removed and has returned, each page is in
+    /// the state of its last write-back.
     pub(crate) mount_id: u64,
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// Creation time of the file, in nanoseconds since 1970; 0 if unknown. The kernel reuses the
-    /// numbers of inodes, so a copy may have that of its deleted original.
+    /// Creation time of the file, in nanoseconds since 1970; 0 if unknown. It matters because inode
+    /// numbers are reused: a copy may have that of its deleted original.
     pub(crate) birth_ns: u64,
 }
 
-/// Writes a range of the file, given by its offset and its bytes, so that its pages are clean; returns
-/// whether it could.
+/// Writes back a range of the file, given by offset and size, so that its pages are clean. Returns
+/// whether that succeeded.
 pub(crate) type Clean<'a> = dyn Fn(u64, u64) -> bool + 'a;
 
-/// A file, or its stand-in.
+/// A file, or a substitute for one.
 pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns the path, or `:memory:`.
     fn path(&self) -> &Path;
@@ -291,17 +300,18 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns what identifies the file on this boot.
     fn identity(&self) -> Identity;
 
-    /// Has the kernel note that it has the pages of the file, as long as it has them: see
+    /// Sets a mark that the kernel keeps only as long as it keeps the pages of the file: see
     /// [`write_hint`].
     fn set_write_hint(&self) {}
 
-    /// Returns whether the kernel has had the pages of the file ever since
-    /// [`set_write_hint`](Self::set_write_hint), by whatever process. "No" proves nothing.
+    /// Returns whether the kernel has provably kept the pages of the file since some process called
+    /// [`set_write_hint`](Self::set_write_hint). `false` proves nothing.
     fn has_write_hint(&self) -> bool {
         false
     }
 
-    /// Returns what the handles of the file tell each other, if other processes may have it open.
+    /// Returns the means of coordination with other handles of the file, if other processes may
+    /// have it open.
     fn neighbours(&self) -> Option<&Neighbours> {
         None
     }
@@ -311,13 +321,13 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns whether a background thread may sync. If it may not, the events of a run have one
-    /// order, and the run can be repeated.
+    /// Returns whether a background thread may sync. If not, all events of a run are ordered, so a
+    /// test can repeat the run.
     fn may_sync_in_background(&self) -> bool {
         !self.is_volatile()
     }
 
-    /// Returns whether even small segments of the log are prepared in advance, for tests of that.
+    /// Returns whether even small log segments are prepared in advance, for tests.
     fn prepares_small_segments(&self) -> bool {
         false
     }
@@ -330,7 +340,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns the size of the file in bytes.
     fn file_bytes(&self) -> u64;
 
-    /// Returns the number of this process.
+    /// Returns the id of this process.
     fn process_id(&self) -> u32 {
         std::process::id()
     }
@@ -340,20 +350,20 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         reader_table::since_boot()
     }
 
-    /// Returns whether the kernel failed to write back pages of the file and has not reported it
-    /// yet. The page cache may then have dropped what a killed process stored.
+    /// Returns whether a write-back of the file has failed that the kernel has not reported yet.
+    /// The page cache may then have dropped stores of a killed process.
     fn has_write_back_error(&self) -> bool {
         false
     }
 
-    /// Returns whether the file has all its blocks and none of them was ever written: the state of
-    /// a file whose creation a power loss interrupted. A program that wrote zeros leaves another
-    /// state.
+    /// Returns whether the file has all its blocks but none was ever written: the state of a file
+    /// whose creation was interrupted by a power loss. A program that has written zeros leaves
+    /// another state.
     fn is_never_written(&self) -> bool {
         true
     }
 
-    /// Returns the current size of a file that another process writes to.
+    /// Reloads and returns the size of the file, which another process may have changed.
     fn see_size(&self) -> io::Result<u64> {
         Ok(self.file_bytes())
     }
@@ -373,62 +383,62 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.file_bytes()));
         let mut copy = vec![0; bytes as usize];
         let start = self.view().base.wrapping_add(offset as usize);
-        // SAFETY: the range is readable, as was just checked; a raw copy needs no reference to
-        // bytes that a writer may be changing.
+        // SAFETY: the range was just checked to be within the view, which the storage keeps mapped.
+        // A raw copy creates no reference to bytes that a writer may be changing.
         unsafe { start.copy_to_nonoverlapping(copy.as_mut_ptr(), copy.len()) };
         copy
     }
 
-    /// Copies bytes of the file, which need not be published, by a system call where there is one: a few bytes
-    /// of each of many pages cost less so than the faults of these pages, which map their neighbours too. What was
-    /// stored through a window is there.
+    /// Copies bytes of the file, which need not be published, by a system call if possible. For a
+    /// few bytes from each of many pages, this is cheaper than page faults, which also map
+    /// neighboring pages. Stores through a window are visible.
     ///
-    /// It does not ask whether the file is still this handle's. What several calls have
-    /// read counts once [`vouch_for_reads`](Self::vouch_for_reads) has returned.
+    /// It does not check that the descriptor is still that of the file. The results of one or more
+    /// calls are valid only once [`vouch_for_reads`](Self::vouch_for_reads) has succeeded.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the operating system.
     fn read_scattered(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         into.copy_from_slice(&self.read(offset, into.len() as u64));
         Ok(())
     }
 
-    /// Returns an error if the descriptor does not lead to the file any more: a program may close numbers that it
-    /// does not know, and a file of its own gets such a number.
+    /// Fails if the descriptor is no longer that of the file: a program may close descriptors that
+    /// it does not own, and then open a file of its own with the same number.
     fn vouch_for_reads(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Makes the file at least `bytes` long. The new bytes are zero and have their blocks, so a
-    /// later store through a mapping cannot meet a full disk.
+    /// Makes the file at least `bytes` long. The new bytes are zero and their blocks are allocated,
+    /// so a later store through a mapping cannot fail for a full disk.
     fn grow(&self, bytes: u64) -> io::Result<()>;
 
-    /// Returns the work of releasing the pages of a view that has moved, if any. It may take
-    /// milliseconds, so a background thread does it.
+    /// Returns the work of releasing the pages of a view that has moved, if there is any, for a
+    /// background thread: it may take milliseconds.
     fn outgrown_view(&self) -> Option<Work> {
         None
     }
 
-    /// Truncates the file to `bytes`, a multiple of the granule, and frees the blocks behind.
+    /// Truncates the file to `bytes`, a multiple of the granule, and frees the blocks beyond.
     ///
-    /// Nothing may refer to the bytes behind. In a file, touching them is a fault until
+    /// Nothing may refer to the bytes beyond. In a file, an access to them raises a signal until
     /// [`grow`](Self::grow) has created them again, as zeros. A power loss before the next sync of
-    /// the new end may bring back the old size.
+    /// the new end may restore the old size.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 
     /// Zeroes complete granules and frees their blocks; the file keeps its size.
     ///
-    /// They can be read, but a store through a mapping could meet a full disk until `clear_range`,
-    /// `clear_piece` or `write_zeros` has allocated them again. A file system without holes returns
-    /// `Unsupported`, and nothing has changed.
+    /// They can be read, but a store through a mapping could fail for a full disk until
+    /// `clear_range`, `clear_piece` or `write_zeros` has allocated them again. On a file system
+    /// without holes it fails with `Unsupported`, and nothing has changed.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
     /// Maps a piece of `bytes` at offset `at` of a window.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
 
-    /// Maps pieces that follow each other in a window from offset `at` on: the bytes of each, and where
-    /// it is in the file. After an error some of them are mapped.
+    /// Maps consecutive pieces of a window from offset `at` on, each given by its size and its file
+    /// offset. After an error some of them may be mapped.
     fn map_pieces(&self, kind: WindowKind, at: u64, pieces: &[(u64, u64)]) -> io::Result<()> {
         let mut at = at;
         for &(bytes, offset) in pieces {
@@ -438,51 +448,52 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Replaces the last piece of a window, of `bytes` at offset `at`, by zeros that are not the
-    /// file's, in this memory of the window and in all that it has outgrown. Readers that are still
-    /// there find empty lines, from any moment of the call on. After an error the piece is as it was
-    /// where [`window`](Self::window) shows it.
+    /// Replaces the last piece of a window, of `bytes` at offset `at`, by zeroed private memory, in
+    /// the present memory of the window and in all outgrown memory. Readers that still use the
+    /// piece find empty lines, from some moment of the call on. After an error the piece is
+    /// unchanged in the memory that [`window`](Self::window) returns.
     fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()>;
 
-    /// Shows a piece of a window from another place in the file, which has the same bytes, in this
-    /// memory of the window and in all that it has outgrown. Readers notice nothing. After an error
-    /// some of that memory may show the new place; [`window`](Self::window) shows the old one.
+    /// Maps a piece of a window to another place in the file that has the same bytes, in the
+    /// present memory of the window and in all outgrown memory. Readers do not notice. After an
+    /// error some outgrown memory may show the new place; the memory that [`window`](Self::window)
+    /// returns shows the old one.
     fn move_piece(&self, kind: WindowKind, at: u64, bytes: u64, offset: u64) -> io::Result<()> {
         self.map_piece(kind, at, bytes, Backing::File(offset))
     }
 
-    /// Takes the page faults of `bytes` from offset `at` of a window on, all mapped, which are
-    /// about to be written. All faults at once cost a fraction of one by one.
+    /// Faults in `bytes` from offset `at` of a window on, all mapped, which are about to be
+    /// written. Done at once, this costs a fraction of single faults.
     fn populate(&self, _kind: WindowKind, _at: u64, _bytes: u64) {}
 
-    /// Returns pages of a window, all mapped, if their faults can be taken in advance.
+    /// Returns pages of a window, all mapped, if they can be faulted in ahead.
     fn window_pages(&self, _kind: WindowKind, _at: u64, _bytes: u64) -> Option<Pages> {
         None
     }
 
-    /// Splits the huge pages of the buckets and the overflow lines, so that a store to a slot makes
-    /// 4 KiB dirty and not 2 MiB. It first has each range of the file cleaned by `clean`, which
-    /// takes its offset and its bytes, and stops when that returns `false`; without `clean` all
-    /// are clean, and nothing stores to them. A page that is dirty, or that another process maps,
-    /// stays as it is.
+    /// Splits the huge pages of the buckets and the overflow lines, so that a store to a slot
+    /// dirties 4 KiB instead of 2 MiB. Before each range it calls `clean` to write the range back,
+    /// and stops if that returns `false`; without `clean`, the caller guarantees that all pages are
+    /// clean and nothing stores to them. A page that is dirty, or that another process maps, is not
+    /// split.
     fn split_huge_pages(&self, _clean: Option<&Clean<'_>>) {}
 
-    /// Drops the pieces of the buckets and the overflow lines; none is touched before it is mapped
-    /// again, since the index is about to be rebuilt elsewhere.
+    /// Drops the pieces of the buckets and the overflow lines, because the index is about to be
+    /// rebuilt elsewhere. No piece is accessed before it is mapped again.
     fn forget_pieces(&self) {}
 
     /// Returns writable memory over a segment of the file, whose first `used_bytes` are in use.
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail>;
 
-    /// Returns that memory again if it is part of the view, which may have moved when the file
-    /// grew. A store through the old one is lost.
+    /// Returns the memory of a tail again if it is part of the view, which may have moved when the
+    /// file grew. A store through the old memory would be lost.
     fn moved_tail(&self, _offset: u64, _bytes: u64, _used_bytes: u64) -> Option<Tail> {
         None
     }
 
-    /// Returns the work of zeroing a new segment and taking its page faults, for a background
-    /// thread; nothing touches the segment meanwhile. One that `is_new` has its blocks, and zeros that
-    /// were never written. Without such a thread it does the work at once.
+    /// Returns the work of zeroing a new segment and faulting it in, for a background thread;
+    /// nothing may access the segment in the meantime. A segment that `is_new` has its blocks,
+    /// which were never written and read as zeros. Without such a thread, the work is done at once.
     fn ready_segment(
         &self,
         offset: u64,
@@ -499,56 +510,58 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns pages of memory behind the end of the file, which gets there without moving, if their
-    /// faults can be taken in advance.
+    /// Returns pages of memory beyond the end of the file, into which the file can grow without
+    /// moving, if they can be faulted in ahead.
     fn pages_behind(&self, _offset: u64, _bytes: u64) -> Option<Pages> {
         None
     }
 
-    /// Writes bytes; the view shows them at once.
+    /// Writes bytes, which are visible in the view at once.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Writes zeros.
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Does the same as [`clear_range`](Self::clear_range) for a piece by which a table grows: its
-    /// lines are soon stored to. One that `is_new` has its blocks and nothing to clear.
+    /// Like [`clear_range`](Self::clear_range), for a piece by which a table grows, whose lines
+    /// will soon be stored to. A piece that `is_new` has its blocks and needs no clearing.
     fn clear_piece(&self, offset: u64, bytes: u64, is_new: bool) -> io::Result<()> {
         if is_new { Ok(()) } else { self.clear_range(offset, bytes) }
     }
 
-    /// Zeroes a range and gives it its blocks, for an index piece that is about to be mapped.
+    /// Zeroes a range and allocates its blocks, for an index piece that is about to be mapped.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.write_zeros(offset, bytes)
     }
 
-    /// Gives a range its blocks, for an index piece that is about to be mapped and written
-    /// completely. The bytes are arbitrary.
+    /// Allocates the blocks of a range, for an index piece that is about to be mapped and
+    /// overwritten completely. The bytes are arbitrary.
     fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.clear_range(offset, bytes)
     }
 
-    /// Gives a range that was freed, and kept its pages, its blocks, for a segment; the bytes are arbitrary. What is
-    /// beside it in its folios stays as it is: the file system must have room for that.
+    /// Allocates the blocks of a freed range that has kept its pages, for a segment. The bytes are
+    /// arbitrary. The neighbors in its folios are unchanged, but their blocks may be allocated too,
+    /// so the file system must have room for them.
     fn claim_freed(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.claim_range(offset, bytes)
     }
 
-    /// Gives a range its blocks, as far as it has none; the bytes are arbitrary.
+    /// Allocates the missing blocks of a range. The bytes are arbitrary.
     fn hold_range(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Ensures that stores to a range through a mapping find their blocks, or returns that the file
-    /// system takes a new block for each.
+    /// Ensures that stores to a range through a mapping need no new blocks, or returns that the
+    /// file system is copy-on-write and allocates a new block for each.
     fn claim_stores(&self, _offset: u64, _bytes: u64) -> io::Result<Room> {
         Ok(Room::Claimed)
     }
 
-    /// Notes that the program may close descriptors from now on: it has the handle, or its opening takes long.
+    /// Ends the opening phase: from now on the program may close descriptors, because it has the
+    /// handle, or because the open takes long.
     fn end_opening(&self) {}
 
-    /// Has blocks claimed anew that were claimed before: a copy may share them since.
+    /// Forgets which blocks were claimed, because a reflink copy may share them by now.
     fn forget_claims(&self) {}
 
     /// Returns the free bytes of the file system.
@@ -556,21 +569,22 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(u64::MAX)
     }
 
-    /// Returns how many bytes the file may still get: what the file system has free, and no more than
-    /// the limit of its size.
+    /// Returns by how many bytes the file may still grow: the free bytes of the file system,
+    /// bounded by the limit of the file size.
     fn growth_bytes(&self) -> io::Result<u64> {
         self.free_bytes()
     }
 
-    /// Makes the bytes of the range durable, however they were written.
+    /// Makes the bytes of the range durable, whether they were written by calls or through
+    /// mappings.
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Releases the pages of a range of the view; the next read maps them again.
+    /// Unmaps the pages of a range of the view; the next read faults them in again.
     fn drop_resident(&self, _offset: u64, _bytes: u64) {}
 }
 
-/// Returns whether an error means that a device or a file system failed, as opposed to a full disk
-/// or a missing system call.
+/// Returns whether an error means that a device or a file system has failed, as opposed to a full
+/// disk or a missing system call.
 pub(crate) fn is_of_device(error: &io::Error) -> bool {
     let of_device = [
         Errno::IO,
@@ -596,7 +610,7 @@ pub(crate) fn no_room() -> io::Error {
     Errno::NOSPC.into()
 }
 
-/// Repeats `call` while a signal interrupts it. Not for syncs: after a failed one, nothing says
+/// Repeats `call` while a signal interrupts it. Not for syncs: after a failed sync, it is unknown
 /// which pages the kernel still considers dirty.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {

@@ -1,4 +1,4 @@
-//! Memory that is about to be written, whose page faults can be taken ahead of the writer.
+//! Memory that is about to be written, whose pages can be faulted in ahead of the writer.
 
 use std::fs::File;
 use std::io;
@@ -44,8 +44,8 @@ pub(crate) struct Pages {
     _owner: Arc<dyn Owner>,
 }
 
-// SAFETY: the span is memory of its owner, which belongs to the process, not to a thread, and no
-// method reads or writes it.
+// SAFETY: the owner keeps the span mapped; it belongs to the process, not to a thread, and no
+// method reads or writes its bytes.
 unsafe impl Send for Pages {}
 
 impl Pages {
@@ -70,7 +70,8 @@ impl Pages {
         let Span { base, bytes } = self.span;
         advise(Span { base, bytes: 0 }, Advice::LinuxPopulateWrite).ok()?;
         let mut of_pages = vec![0; (bytes / 4096) as usize];
-        // SAFETY: the owner keeps the span mapped, and the kernel writes a byte for each of its pages.
+        // SAFETY: the owner keeps the span mapped, and the vector has the byte that the kernel
+        // writes for each page.
         let done = unsafe { libc::mincore(base.cast(), bytes as usize, of_pages.as_mut_ptr()) };
         Some(done == 0 && of_pages.iter().all(|flags: &u8| flags & 1 == 1))
     }
@@ -140,8 +141,8 @@ pub(super) fn can_be_stored_to(span: Span) -> bool {
 
 #[cfg(not(miri))]
 fn advise(span: Span, advice: Advice) -> rustix::io::Result<()> {
-    // SAFETY: the span lies in memory that its owner keeps mapped. The advices above change no
-    // contents, and the kernel refuses pages that cannot be written.
+    // SAFETY: the span lies in memory that its owner keeps mapped. The advice values above change
+    // no contents, and the kernel refuses pages that cannot be written.
     unsafe { rustix::mm::madvise(span.base.cast(), span.bytes as usize, advice) }
 }
 

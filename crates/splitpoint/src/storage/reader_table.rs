@@ -164,8 +164,8 @@ impl ReaderTable {
     }
 
     fn words(&self) -> &[AtomicU64; WORD_COUNT] {
-        // SAFETY: the reservation maps READER_TABLE_BYTES there, aligned to a page, as long as it lives;
-        // the words are only ever used as atomics, by every process.
+        // SAFETY: the reservation, which `self` borrows, maps READER_TABLE_BYTES there, aligned to
+        // a page; every process accesses the words only as atomics.
         unsafe { &*self.span().base.cast_const().cast() }
     }
 
@@ -173,8 +173,9 @@ impl ReaderTable {
     /// a handle that is alone.
     fn halves(&self, word: usize) -> &[AtomicU32; 2] {
         assert!(word == WANTED || word == HANDED);
-        // SAFETY: the word is mapped as long as `self` lives, as of `words`, and aligned to 8; it and its halves
-        // are only ever used as atomics, and never of two sizes at a time.
+        // SAFETY: the word stays mapped while `self` is borrowed, as in `words`, and is aligned to
+        // 8. The word and its halves are accessed only as atomics, and never with two sizes at the
+        // same time.
         unsafe { &*self.words()[word].as_ptr().cast_const().cast() }
     }
 

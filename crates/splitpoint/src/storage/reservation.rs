@@ -1,4 +1,4 @@
-//! Address space of this process: reserved, mapped over, released.
+//! Address space of this process: reserves it, maps over it, and releases it.
 //!
 //! A handle reserves a few times as much as its file or table needs, so that it seldom moves. A
 //! process may have ten thousand handles, and limits on its address space (`ulimit -v`) and its
@@ -99,9 +99,10 @@ pub(super) struct Part<'a> {
 #[derive(Debug)]
 pub(super) struct Reservation(Span);
 
-// SAFETY: address space belongs to the process, not to a thread.
+// SAFETY: address space belongs to the process, not to a thread, and this value unmaps it only on
+// drop.
 unsafe impl Send for Reservation {}
-// SAFETY: as above; the type itself reads and writes nothing.
+// SAFETY: as for `Send`; no method reads or writes the memory.
 unsafe impl Sync for Reservation {}
 
 impl Owner for Reservation {}
@@ -110,7 +111,8 @@ impl Reservation {
     /// Reserves `bytes`.
     pub(super) fn new(bytes: u64) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses does not overlap an existing
+        // one.
         let mapped = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -236,8 +238,8 @@ impl Reservation {
     pub(super) fn advise(&self, at: u64, bytes: u64, advices: &[Advice]) {
         let base = self.at(at, bytes);
         for &advice in advices {
-            // SAFETY: the range is ours. Advices that drop pages are used here only for shared
-            // mappings of files, which bring the pages back.
+            // SAFETY: the range lies in this reservation. Advice that drops pages is used here only
+            // for shared mappings of files, whose pages are reloaded with the same contents.
             let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
         }
     }
@@ -254,7 +256,8 @@ impl Reservation {
         }
         let base = self.at(at, bytes);
         let advice = Advice::LinuxDontNeed;
-        // SAFETY: the range is ours, and the caller promises that nothing refers to it.
+        // SAFETY: the range lies in this reservation, and the caller promises that nothing refers
+        // to it.
         Ok(unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) }?)
     }
 
@@ -275,14 +278,15 @@ impl Reservation {
     /// (`ulimit -l`).
     pub(super) fn lock_pages(&self, at: u64, bytes: u64) -> io::Result<()> {
         let base = self.at(at, bytes);
-        // SAFETY: the range is ours; a lock changes no contents.
+        // SAFETY: the range lies in this reservation; locking pages changes no contents.
         Ok(unsafe { rustix::mm::mlock_with(base.cast(), bytes as usize, MlockFlags::ONFAULT) }?)
     }
 
     /// Lets the kernel take pages back that [`lock_pages`](Self::lock_pages) has locked.
     pub(super) fn unlock_pages(&self, at: u64, bytes: u64) {
         let base = self.at(at, bytes);
-        // SAFETY: as above. Pages that are not locked are refused, which does no harm.
+        // SAFETY: the range lies in this reservation; unlocking pages changes no contents. It fails
+        // for pages that are not locked, which does no harm.
         let _ = unsafe { rustix::mm::munlock(base.cast(), bytes as usize) };
     }
 
@@ -300,7 +304,8 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let Span { base, bytes } = self.0;
-        // SAFETY: the span is ours, and the storage that lent it outlives its users.
+        // SAFETY: this value owns the span. The storage that has given it out outlives all users,
+        // so nothing refers to it any more.
         let unmapped = unsafe { rustix::mm::munmap(base.cast(), bytes as usize) };
         debug_assert!(unmapped.is_ok());
     }

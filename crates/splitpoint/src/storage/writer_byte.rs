@@ -232,7 +232,7 @@ static LISTED: AtomicPtr<Listed> = AtomicPtr::new(std::ptr::null_mut());
 fn list() -> MutexGuard<'static, List> {
     loop {
         let last = LISTED.load(Ordering::Acquire);
-        // SAFETY: it is null, or leads to what was boxed below and is never freed.
+        // SAFETY: it is null, or points to a value that was boxed below and is never freed.
         if let Some(listed) = unsafe { last.as_ref() } {
             if mutant::is_made(Mutant::UsesListOfParent) {
                 return listed.list.try_lock().expect("a child would wait for ever");
@@ -245,7 +245,7 @@ fn list() -> MutexGuard<'static, List> {
         let new = Box::new(Listed { origin, list, _of_parent: last });
         let new = Box::into_raw(new);
         if LISTED.compare_exchange(last, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: it was boxed above, and nobody else has seen it.
+            // SAFETY: it was boxed above, and the failed exchange has not published it.
             drop(unsafe { Box::from_raw(new) });
         }
     }

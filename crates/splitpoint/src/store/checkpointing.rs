@@ -1,14 +1,14 @@
-//! When a checkpoint is due, and its way to the disk.
+//! Decides when a checkpoint is due, and writes it to the device.
 //!
-//! The thread of the background sync walks the buckets beside the writer. When the image is whole it
-//! makes that durable and writes the superblock that names it. Where there is no thread the writer
-//! walks the buckets, a few with each change, so that no change waits for a checkpoint.
+//! The background thread walks the buckets beside the writer. When the image is complete, it syncs
+//! the image and writes the superblock that names it. Without a background thread, the writer walks
+//! a few buckets with each change, so that no change waits for a complete checkpoint.
 //!
 //! # Invariants
 //!
-//! - A bucket is captured before its first change after the commit that the checkpoint is of.
-//! - From the moment an image is complete until its superblock is durable, or could not be written,
-//!   nothing else writes a superblock: a close waits for the thread.
+//! - A bucket is captured before its first change after the commit of the checkpoint.
+//! - From the moment an image is complete until its superblock is durable or has failed, nothing
+//!   else writes a superblock; a close waits for the thread.
 
 mod by_turns;
 
@@ -27,81 +27,84 @@ use crate::linear::BucketIndex;
 use crate::region::Region;
 use crate::testing::mutant::{self, Mutant};
 
-/// How long to wait for a checkpoint that the thread makes, before another look.
+/// Polling interval while waiting for a checkpoint of the background thread.
 const THREAD_WAIT: Duration = Duration::from_millis(1);
-/// Buckets that the writer walks at a time.
+/// Buckets that the writer walks per step.
 const WALK_BUCKETS: u64 = 16;
-/// Buckets that one change walks at most.
+/// Largest number of buckets that one change walks.
 const WALK_BUCKETS_MAX: u64 = 512;
-/// Share of the interval between two checkpoints in which the buckets are walked: one part in so
-/// many.
+/// The walk is spread over this share (as a divisor) of the interval between two checkpoints.
 const WALK_SHARE: u64 = 4;
-/// Share of the interval that the log grows after an open before there is a checkpoint, if one is
-/// due: an open of a large store for one change should not pay for it.
+/// If a checkpoint is due at an open, the log must first grow by this share (as a divisor) of the
+/// interval: opening a large store for a single change should not pay for a checkpoint.
 const GRACE_SHARE: u64 = 64;
 
-/// A checkpoint stays while the store is closed if it takes less than this share of the file.
+/// A close keeps a checkpoint if it takes less than this share (as a divisor) of the file.
 const KEPT_SHARE: u64 = 25;
 
-/// Least bytes of log between two checkpoints of a store that is compacted, if the options allow that:
-/// what is emptied waits for the next one. Otherwise it is one part of the live bytes in so many.
+/// Smallest interval, in bytes of log, between two checkpoints of a compacted store, whose emptied
+/// segments wait for the next checkpoint; unless the options set a smaller one. The interval is at
+/// least `1 / COMPACTED_SHARE` of the live bytes.
 const COMPACTED_BYTES_MIN: u64 = 4 << 20;
 const COMPACTED_SHARE: u64 = 4;
 
-/// What the writer knows of checkpoints.
+/// The state of checkpointing.
 #[derive(Debug)]
 pub(crate) struct Checkpointing {
-    /// The log sequence number from which on there is something to do.
+    /// The log sequence number at which the next step is due.
     due_lsn: u64,
-    /// Least bytes of log between two.
+    /// Smallest number of bytes of log between two checkpoints.
     bytes_min: u64,
     progress: Progress,
-    /// How many this handle has begun.
+    /// Number of checkpoints that this handle has begun.
     pub(crate) begun_count: u64,
-    /// How many had been begun when the last one became durable.
+    /// Value of `begun_count` when the last checkpoint became durable.
     finished_count: u64,
-    /// Which of them both superblocks name, counted from 1; 0 if they are not known to agree.
+    /// The number of the checkpoint, counted from 1, that both superblocks name; 0 if they are not
+    /// known to agree.
     pub(super) replay_checkpoint: u64,
-    /// The log sequence number at which the last one was begun, and the bytes of log between the one
-    /// before and it.
+    /// The log sequence number at which the last checkpoint was begun, and the bytes of log between
+    /// it and the previous one.
     pub(crate) begun_lsn: u64,
     last_bytes: u64,
-    /// Before which log sequence number none is tried, after one that could not be written.
+    /// After a failed checkpoint, the log sequence number before which none is tried.
     pub(super) put_off_lsn: u64,
-    /// How much the file might have grown when that was decided.
+    /// By how much the file could have grown at that time.
     put_off_free_bytes: u64,
-    /// Whether the thread is to give back pages of free space: more was freed than may keep them.
+    /// Whether the background thread should release pages of free space, because more free space
+    /// has pages than may.
     pub(crate) is_excess: bool,
 }
 
 #[derive(Debug)]
 enum Progress {
-    /// None is being made.
+    /// No checkpoint is in progress.
     Idle,
-    /// One is due that is made within a turn, when the log before it has been synced; whether that has been
-    /// asked for.
+    /// A checkpoint by turns is due, which first needs a sync of the log. `is_asked` says whether
+    /// that has been requested.
     Unsynced { is_asked: bool },
-    /// The buckets are walked.
+    /// The buckets are being walked.
     Walking { image: Box<CheckpointWriter>, by: Walking },
-    /// The image is whole and not durable; whether the thread has been asked to make it so.
+    /// The image is complete but not durable. `is_asked` says whether the background thread has
+    /// been asked to sync it.
     Written { image: Box<CheckpointWriter>, is_asked: bool },
-    /// Somebody makes it durable, or has failed to.
+    /// The image is being synced, or the sync has failed.
     Syncing,
-    /// One of a handle that takes turns is whole, and ends in a later turn.
+    /// A checkpoint by turns is complete; it ends in a later turn.
     Ending(Ending),
 }
 
-/// Who walks the buckets.
+/// The thread that walks the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walking {
-    /// The thread, and whether it has been asked to.
+    /// The background thread. `is_asked` says whether it has been asked to.
     Thread { is_asked: bool },
     /// The writer, [`WALK_BUCKETS`] for each `step_bytes` of log.
     Writer { step_bytes: u64 },
 }
 
 impl Default for Checkpointing {
-    /// None, ever: a table in memory, a handle that only reads.
+    /// Never any checkpoint: for a table in memory and a read-only handle.
     fn default() -> Self {
         Self {
             due_lsn: u64::MAX,
@@ -120,7 +123,7 @@ impl Default for Checkpointing {
 }
 
 impl Checkpointing {
-    /// Returns whether there is work for the thread of which it has not been asked.
+    /// Returns whether there is work for the background thread that has not been requested yet.
     #[inline]
     pub(crate) fn needs_thread(&self) -> bool {
         let by_thread = Walking::Thread { is_asked: false };
@@ -132,18 +135,19 @@ impl Checkpointing {
         }
     }
 
-    /// Returns whether an image is being made durable.
+    /// Returns whether an image is being synced.
     #[inline]
     pub(crate) fn is_syncing(&self) -> bool {
         matches!(self.progress, Progress::Syncing)
     }
 
-    /// Returns whether one waits for a sync of the log.
+    /// Returns whether a checkpoint waits for a sync of the log.
     pub(crate) fn is_unsynced(&self) -> bool {
         matches!(self.progress, Progress::Unsynced { .. })
     }
 
-    /// Returns whether somebody has been asked to make something of a checkpoint durable, which may take long.
+    /// Returns whether a sync for a checkpoint has been requested or is in progress, which may take
+    /// long.
     #[inline]
     pub(super) fn is_flushing(&self) -> bool {
         match &self.progress {
@@ -153,17 +157,17 @@ impl Checkpointing {
         }
     }
 
-    /// Returns whether one of a handle that takes turns is on its way to the disk.
+    /// Returns whether a checkpoint by turns is being completed.
     pub(crate) fn is_ending(&self) -> bool {
         matches!(self.progress, Progress::Ending(_))
     }
 
-    /// Returns whether an image waits to be made durable.
+    /// Returns whether a complete image waits to be synced.
     pub(crate) fn is_written(&self) -> bool {
         matches!(self.progress, Progress::Written { .. })
     }
 
-    /// Notes whether the thread has been asked for its part.
+    /// Records whether the background thread has been asked to do its part.
     pub(crate) fn set_asked(&mut self, has_been: bool) {
         match &mut self.progress {
             Progress::Walking { by: Walking::Thread { is_asked }, .. }
@@ -174,8 +178,9 @@ impl Checkpointing {
         }
     }
 
-    /// Returns by how many bytes the log grows between two checkpoints: a recovery reads about as
-    /// much of the log as of the index. `live_bytes` are those of a store that is compacted.
+    /// Returns by how many bytes the log grows between two checkpoints: by about the size of the
+    /// index, so that a recovery reads as much of the log as of the checkpoint. `live_bytes` is
+    /// given for a compacted store.
     fn interval(&self, region: &Region, live_bytes: Option<u64>) -> u64 {
         let interval = self.bytes_min.max(region.windows.index_bytes());
         let compacted =
@@ -183,20 +188,20 @@ impl Checkpointing {
         live_bytes.map_or(interval, |live_bytes| interval.min(compacted(live_bytes)))
     }
 
-    /// Returns before which log sequence number none is tried.
+    /// Returns the log sequence number before which no checkpoint is tried.
     #[cfg(test)]
     pub(crate) fn put_off_lsn(&self) -> u64 {
         self.put_off_lsn
     }
 
-    /// Returns whether nobody makes a checkpoint.
+    /// Returns whether no checkpoint is in progress.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.progress, Progress::Idle | Progress::Unsynced { .. })
     }
 }
 
 impl Writer {
-    /// Notes when the first checkpoint of this handle is due.
+    /// Schedules the first checkpoint of this handle.
     pub(super) fn schedule_first_checkpoint(&mut self, region: &Region, bytes_min: u64) {
         assert!(matches!(self.checkpoints.progress, Progress::Idle), "a handle begins with none");
         self.checkpoints.bytes_min = bytes_min;
@@ -212,21 +217,22 @@ impl Writer {
         self.checkpoints.interval(region, is_compacted.then_some(self.state.live_bytes))
     }
 
-    /// Returns whether so much waits for a checkpoint that one is due, and nobody makes one for it.
+    /// Returns whether so much space waits for a checkpoint that one is due, and none that would
+    /// free it is in progress.
     pub(super) fn wants_checkpoint(&self) -> bool {
         let Self { compacting: Some(compacting), checkpoints, superblock, state, .. } = self else {
             return false;
         };
         let image_bytes = superblock.checkpoint.map_or(0, |name| name.bytes);
         let bytes_min = WAITING_BYTES_MIN.min(checkpoints.bytes_min);
-        // One by turns that is on its way would free none of what was emptied since.
+        // A pending checkpoint by turns would not free what was emptied since it was begun.
         (checkpoints.is_idle() || checkpoints.is_ending())
             && superblock.is_compacted
             && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
     }
 
-    /// Makes a checkpoint due with the next change, if nobody makes one; after one that could not be
-    /// written, when the next one may be tried.
+    /// Makes a checkpoint due with the next change, if none is in progress; after a failed one, as
+    /// soon as the next may be tried.
     pub(super) fn hurry_checkpoint(&mut self) {
         if self.checkpoints.is_idle() {
             let soonest = self.log.position().lsn.max(self.checkpoints.put_off_lsn);
@@ -234,10 +240,10 @@ impl Writer {
         }
     }
 
-    /// Makes no checkpoint any more, and returns the one that stays while the store is closed, if any:
-    /// the next session changes the index at once, and after a power loss before its first checkpoint
-    /// there would be nothing but the whole log. One that takes much room, beside small records, is
-    /// freed, unless the log is not whole.
+    /// Ends checkpointing for a close, and returns the checkpoint to keep, if any. Keeping one pays
+    /// off because the next session changes the index at once: after a power loss before its own
+    /// first checkpoint, only the whole log would be left. A checkpoint that is large compared with
+    /// the file is freed, unless the log is not complete.
     pub(super) fn end_checkpoints(&mut self) -> Option<CheckpointName> {
         let file_bytes = self.extents.space().end() * GRANULE_BYTES;
         let region = self.extents.region().clone();
@@ -247,7 +253,7 @@ impl Writer {
             let is_small = name.bytes * KEPT_SHARE < file_bytes;
             is_there && is_small && !is_of_older_version(&region.view, *name)
         };
-        // The log of a store that was compacted is not enough to build the index.
+        // A compacted store needs its checkpoint: the log is not enough to rebuild the index.
         let is_needed = self.superblock.is_compacted;
         let kept = self.superblock.checkpoint.filter(|name| is_needed || is_of_use(name));
         self.checkpoints = Checkpointing::default();
@@ -274,12 +280,13 @@ impl Store {
             && image.capture(&self.region, bucket).is_err()
             && let Walking::Writer { .. } = by
         {
-            // A thread that walks the buckets finds that the image has failed, and does this.
+            // A background thread notices the failed image itself, and abandons the checkpoint.
             self.abandon_checkpoint(writer);
         }
     }
 
-    /// Does what is due after a change: begins a checkpoint, or walks some buckets.
+    /// Takes the step of checkpointing that is due after a change, if any: begins a checkpoint, or
+    /// walks some buckets.
     #[inline]
     pub(super) fn checkpoint_if_due(&self, writer: &mut Writer) {
         let lsn = writer.log.position().lsn;
@@ -292,7 +299,7 @@ impl Store {
     fn advance_checkpoint(&self, writer: &mut Writer, lsn: u64) {
         assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         if self.group.check().is_err() {
-            // What this comes behind may have failed. A handle that has failed stores nothing any more.
+            // The preceding work may have poisoned the handle, which must then not store anything.
             return;
         }
         let checkpoints = &mut writer.checkpoints;
@@ -323,30 +330,32 @@ impl Store {
                 Ok(())
             }
         };
-        // A checkpoint that cannot be written, on a full disk, harms nothing: the change has been
-        // made, the log has it, and the next checkpoint is tried later.
+        // A checkpoint that cannot be written, as on a full disk, does no harm: the change is
+        // committed and in the log, and the next checkpoint is tried later.
         if advanced.is_err() {
             self.abandon_checkpoint(writer);
         }
     }
 
-    /// Makes a checkpoint due if enough waits for it. Handles that take turns make theirs by the bytes of the
-    /// log alone: the others wait while an image is made.
+    /// Makes a checkpoint due if enough space waits for it. Not on a handle that takes turns, whose
+    /// checkpoints are scheduled only by the bytes of the log, because the other handles wait while
+    /// an image is written.
     pub(super) fn checkpoint_for_waiting(&self, writer: &mut Writer) {
         if !self.takes_turns() && writer.wants_checkpoint() {
             writer.hurry_checkpoint();
         }
     }
 
-    /// Begins a checkpoint that so many threads make. One that a single thread makes at once may take
-    /// the place that is held back for it.
+    /// Begins a checkpoint that `walker_count` threads write. A checkpoint that a single thread
+    /// writes at once may use the room for it in the reserve.
     fn begin_checkpoint(&self, writer: &mut Writer, lsn: u64, walker_count: u64) -> Result<()> {
         let region = &self.region;
         assert_eq!(writer.log.log_start().lsn, lsn, "the image is as of the last change");
         let state = self.checkpoint_state(writer);
         let mut state = state.ok_or(Error::Full { what: "segment table", bytes: 0 })?;
         if writer.wants_to_compact() && !writer.superblock.is_compacted {
-            // A replay of the first one frees the big records that are dead.
+            // A replay from the first checkpoint of a compacted store frees the dead big records,
+            // so do not count them as dead.
             let dead_bytes = &mut state.commit.dead_bytes;
             *dead_bytes = dead_bytes.saturating_sub(self.dead_big_bytes(writer));
         }
@@ -368,25 +377,27 @@ impl Store {
         Ok(())
     }
 
-    /// Returns what a checkpoint of now says beside the slots; `None` without a segment table.
+    /// Returns the state for a checkpoint of the present moment; `None` without a segment table.
     pub(crate) fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
         let geometry = self.shape().geometry;
         CheckpointState::of(&writer.extents, geometry, writer.state, writer.log.log_start())
     }
 
-    /// Returns how many threads may capture buckets at a time.
+    /// Returns the number of threads that capture buckets.
     fn walker_count(&self) -> u64 {
         if self.region.storage().may_sync_in_background() { 2 } else { 1 }
     }
 
-    /// Returns how many bytes a checkpoint of now takes at most while it is made.
+    /// Returns an upper bound for the bytes that a checkpoint of the present moment takes while it
+    /// is written.
     pub(super) fn image_bytes_max(&self, writer: &Writer) -> u64 {
         let state = self.checkpoint_state(writer);
         state.map_or(0, |state| state.segment_bytes_max(self.walker_count()))
     }
 
-    /// Leaves a checkpoint that has begun to the writer. It takes as long as the next one is due after
-    /// it, which may be sooner than by the bytes of the log.
+    /// Makes the writer itself walk the buckets of a checkpoint that has begun. The walk is paced
+    /// by the interval until the next checkpoint, which may come sooner than the bytes of the log
+    /// require.
     pub(crate) fn walk_without_thread(&self, writer: &mut Writer) {
         let interval = writer.checkpoint_interval(&self.region).min(writer.checkpoints.last_bytes);
         if let Progress::Walking { image, by } = &mut writer.checkpoints.progress {

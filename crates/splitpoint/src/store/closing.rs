@@ -1,5 +1,4 @@
-//! What the superblock says of the tables: "not clean" before the first change, "clean" after a
-//! close.
+//! Marks the tables in the superblock: "not clean" before the first change, "clean" by a close.
 
 use std::sync::MutexGuard;
 
@@ -11,23 +10,25 @@ use crate::storage::Room;
 use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
-/// What the superblock says of the live tables.
+/// The state of the mark in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// "Clean", of a store that has no log yet: perhaps nothing of its file is durable.
+    /// "Clean", on a store without a log, of which perhaps nothing is durable.
     New,
     /// "Clean": a close has nothing to write.
     Clean,
-    /// "Not clean", perhaps in the cache alone: its writer may have been killed before the sync.
+    /// "Not clean", perhaps only in the page cache: its writer may have been killed before the
+    /// sync.
     NotClean,
-    /// "Not clean", and the tables may change: this is durable, or whoever finds "clean" behind a power loss
-    /// compares checksums.
+    /// "Not clean", and the tables may change. Either the mark is durable, or the clean superblock
+    /// that a power loss may restore has checksums, which the next open compares.
     Changing,
 }
 
 impl Store {
-    /// Says in the superblock that the live tables are about to change, durably unless the close before has
-    /// left checksums: a power loss would leave "clean" over half-changed tables.
+    /// Marks the store "not clean" before the live tables change. The mark is synced unless the
+    /// last close has left checksums: without either, a power loss could leave a clean superblock
+    /// over partly changed tables.
     #[cold]
     pub(super) fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
         assert!(self.access == Access::ReadWrite, "only the writer stores to the file");
@@ -35,7 +36,7 @@ impl Store {
         self.group.check()?;
         if !self.region.storage().is_volatile() {
             match writer.find_segments() {
-                // Changes go on; nothing is compacted.
+                // Changes are possible without the segments; only compaction is not.
                 Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {}
                 found => found?,
             }
@@ -45,14 +46,15 @@ impl Store {
         self.region.storage().forget_claims();
         let room = self.region.claim_stores(tails)?;
         writer.needs_room = room == Room::OfFileSystem;
-        // What fails here is tried again by the next change.
+        // If a step below fails, the next change retries it.
         if writer.mark == Mark::Changing {
             writer.mark = Mark::NotClean;
         }
         if writer.superblock.log_start == LogStart::default() {
-            // What is reserved changes the live header. Whoever finds that behind a kill or a full disk must not take
-            // it for a header that was damaged since a close, and goes on with it. Neither copy says "clean" any
-            // more: the next ones are written over both.
+            // The reservation below changes the live header. After a kill or a full disk, the next
+            // open must not take the changed header for one that was damaged after a clean close.
+            // So both copies are first marked "not clean"; the superblocks written below overwrite
+            // both again.
             if !mutant::is_made(Mutant::ReservesWhileClean) {
                 writer.superblock = self.region.place_both_superblocks(&writer.superblock)?;
             }
@@ -60,13 +62,15 @@ impl Store {
             writer.log.reserve(0, &mut writer.extents)?;
             meanwhile::at(Point::LogReserved);
             let log_start = writer.log.log_start();
-            // An open takes it for damage if a superblock names a segment that is not there.
+            // Sync the segment before a superblock names it: an open treats a missing one as
+            // damage.
             self.sync_file()?;
             let superblock = Superblock { log_start, ..writer.superblock.clone() };
-            // Both copies: a damaged one must not leave one that knows of no log.
+            // Write both copies, so that damage to one does not leave one without a log start.
             writer.superblock = self.region.place_both_superblocks(&superblock)?;
-            // Until the first sync a power loss may leave a store without a log: nothing is durable before. A handle
-            // that takes turns syncs the whole file then.
+            // Until the first sync, a power loss may leave a store without a log, which is correct
+            // because no change is durable yet. The first sync must cover the superblocks; on a
+            // handle that takes turns, it covers the whole file.
             let is_volatile = self.region.storage().is_volatile();
             if !is_volatile && !mutant::is_made(Mutant::SyncsWithoutSuperblocks) {
                 writer.log.mark_file_unsynced(SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
@@ -75,7 +79,8 @@ impl Store {
             let has_checksums = writer.mark == Mark::Clean && writer.superblock.index_crc.is_some();
             if has_checksums && !self.takes_turns() {
                 self.region.write_unsynced(&mut writer.superblock, None)?;
-                // What is durable from then on has no other proof.
+                // The first sync must cover the superblocks: nothing else proves that changes
+                // followed the close.
                 if !mutant::is_made(Mutant::SyncsWithoutSuperblocks) {
                     writer.log.mark_file_unsynced(SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
                 }
@@ -83,7 +88,7 @@ impl Store {
                 self.region.write_superblock(&mut writer.superblock, false)?;
             }
             if !self.region.live().is_of_file(self.region.storage().identity()) {
-                // It may be a copy, of which nothing need be durable.
+                // The file may be a copy, of which perhaps nothing is durable.
                 writer.log.mark_file_unsynced(self.region.view.file_bytes());
             }
             self.region.set_identity();
@@ -91,21 +96,22 @@ impl Store {
         writer.begun_file_bytes = writer.superblock.file_bytes;
         writer.mark = Mark::Changing;
         if !self.takes_turns() {
-            // Without room for it deletes may fail; nothing else does.
+            // Ignore an error: without a reserve, deletes may fail on a full disk, but nothing
+            // else.
             let _ = self.hold(writer);
         }
         writer.retry_damaged(&self.region);
         Ok(())
     }
 
-    /// Makes the whole file durable, of which nothing need be so yet.
+    /// Syncs the whole file, of which perhaps nothing is durable yet.
     fn sync_file(&self) -> Result<()> {
         let synced = self.region.sync_range(0, self.region.view.file_bytes());
-        // A second sync that succeeds would prove nothing.
+        // Poison the handle: after a failed sync, a second one that succeeds would prove nothing.
         synced.inspect_err(|error| self.group.fail(error))
     }
 
-    /// Makes a new store durable that has no change yet.
+    /// Syncs a new store without changes.
     pub(super) fn sync_new(&self, writer: &mut Writer) -> Result<()> {
         if writer.mark == Mark::New {
             self.group.check()?;
@@ -115,18 +121,20 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether all changes of this session are durable, with the superblock that came before them and
-    /// with a file that is at least as large as it is now.
+    /// Returns whether all changes of this session are durable, together with the superblock that
+    /// preceded them and with the present size of the file.
     fn is_log_durable(&self, writer: &Writer) -> bool {
         let lsn = writer.log.position().lsn;
-        // A sync that is under way has taken what it covers.
+        // An LSN beyond the durable one means that a sync in progress has taken ranges from the
+        // list but has not finished.
         let is_synced = writer.opened_lsn < lsn && lsn <= self.group.durable_lsn();
         is_synced
             && writer.log.unsynced().is_empty()
             && self.region.view.file_bytes() <= writer.begun_file_bytes
     }
 
-    /// Makes the log durable, and the index of all but a small store, and marks the store clean, once.
+    /// Syncs the log, and the index unless the file is small, and marks the store clean. Does
+    /// nothing the second time.
     pub(crate) fn close(&self) -> Result<()> {
         if self.access == Access::ReadOnly {
             return Ok(());
@@ -141,7 +149,7 @@ impl Store {
             return Ok(());
         }
         writer.is_closed = true;
-        // After a failure nothing is stored any more, not even to free what was set aside.
+        // A poisoned handle must not store anything, not even to free what was set aside.
         self.group.check()?;
         if self.region.claim_live().is_ok() {
             self.region.live().clear_pid();
@@ -149,11 +157,13 @@ impl Store {
         self.sync_new(&mut writer)?;
         assert_ne!(writer.mark, Mark::New, "a new store is durable before it is called clean");
         if writer.mark == Mark::Clean {
-            // A store that holds room back keeps its blocks: this session has not said which.
+            // If the store has a reserve, keep all blocks: this session has not determined which of
+            // them are in the reserve.
             if writer.is_maintained
                 && (self.needs(&writer).is_none() || mutant::is_made(Mutant::GivesReserveBack))
             {
-                // The opening has filled holes, for stores beside them.
+                // The open has filled holes, so that stores beside them find their blocks; punch
+                // them again.
                 let _ = writer.extents.shrink(true);
             }
             return Ok(());
@@ -161,7 +171,7 @@ impl Store {
         drop(writer);
         self.compact_at_close()?;
         let mut writer = self.lock()?;
-        // The log may have gone on without a commit, into a segment for a change that was not made.
+        // The log may have advanced without a commit, into a new segment for a change that failed.
         self.commit(&mut writer);
         let kept = writer.end_checkpoints();
         let Writer { log, extents, .. } = &mut *writer;
@@ -174,8 +184,8 @@ impl Store {
         self.call_clean(writer, kept)
     }
 
-    /// Makes durable what this session has changed and says "clean" in the superblock, with the checkpoint that is
-    /// kept, and in that of a small store with a checksum of the index.
+    /// Syncs the changes of this session, and marks the superblock clean. It names the checkpoint
+    /// that is kept and, for a small store, has a checksum of the index.
     fn call_clean<'a>(
         &'a self,
         mut writer: MutexGuard<'a, Writer>,
@@ -184,14 +194,15 @@ impl Store {
         let lsn = writer.log.position().lsn;
         let had_checkpoint = writer.superblock.checkpoint.is_some();
         writer.superblock.checkpoint = kept;
-        // The copy that is durable must not name a checkpoint either.
+        // No checksum if a checkpoint was named: the durable copy, which a power loss may restore,
+        // must not name a checkpoint that is freed now.
         let crc_of_small = || self.region.index_crc_to_close_with(&writer.superblock);
         let index_crc = if had_checkpoint { None } else { crc_of_small() };
         if index_crc.is_none() || !self.is_log_durable(&writer) {
             let written = writer.written();
             self.group.set_syncing_since(writer.pace.begin_sync(written));
             drop(writer);
-            // Log and index together: what is not dirty costs nothing, and one flush is enough.
+            // Sync log and index together: clean pages cost nothing, and one flush is enough.
             self.group.sync_always(|| {
                 let bytes = self.region.view.file_bytes();
                 self.region.sync_range(0, bytes)?;
@@ -204,13 +215,13 @@ impl Store {
         assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
         writer.superblock.may_be_lost = false;
         match index_crc {
-            // What of the index is not durable, its checksum shows.
+            // Pages of the index that are not durable are detected by its checksum.
             Some(_) => self.region.write_unsynced(&mut writer.superblock, index_crc)?,
             None => self.region.write_superblock(&mut writer.superblock, true)?,
         }
-        // No large page is dirty now; the next session may change little.
+        // No huge page is dirty now, so split them: the next session may change little.
         self.region.storage().split_huge_pages(None);
-        // Room that is not freed now is used by the next session.
+        // Ignore an error: space that is not freed now is reused by the next session.
         let _ = writer.extents.shrink(writer.is_maintained);
         Ok(())
     }

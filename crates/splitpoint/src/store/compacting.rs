@@ -1,17 +1,20 @@
 //! Compaction: the writer moves live records out of segments that are mostly dead.
 //!
-//! A step reads some records of the victim, asks the index which of them are live, appends those to
-//! the compacted head, and stores their slots. Nothing is overwritten before
-//! [`Compaction::take_reusable`] says so.
+//! A step reads some records of the victim, looks up in the index which of them are live, appends
+//! copies of those at the compacted head, and stores their slots. Nothing is overwritten before
+//! [`Compaction::take_reusable`] permits it.
 //!
 //! # Invariants
 //!
-//! - A record is copied completely before its slot leads to the copy.
+//! - A copy is complete before a slot leads to it.
 //! - An error leaves every key where it was.
-//! - Behind an error of the device nothing is stored: the mapping might answer with a signal.
-//! - The compacted head begins a segment for a copy once there is room for the record that names it.
-//! - A segment that was the head dies behind a commit that has the next head: so has each checkpoint that is
-//!   begun after that death, and a replay from there does not look for the LINK between the two.
+//! - After an error of the device nothing is stored, because a store through the mapping might
+//!   raise a signal.
+//! - The compacted head begins a segment for a copy only after room for the record that names the
+//!   copy was reserved.
+//! - A former head segment dies only after a commit with the next head. So each checkpoint begun
+//!   after that death has the next head, too, and a replay from it does not look for the LINK
+//!   between the two.
 //!
 //! # Not here
 //!
@@ -36,34 +39,34 @@ use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::storage::reader_table::OtherReaders;
 use crate::testing::mutant::{self, Mutant};
 
-/// Records that are looked up together, so that the cache misses of their buckets overlap.
+/// Records that are looked up as one batch, so that the cache misses of their buckets overlap.
 const BATCH: usize = 32;
 /// Bytes of victims that [`Store::maintain`] reads between two releases of the lock.
 pub(super) const SLICE_BYTES: u64 = 64 << 10;
 
-/// Segments of the reserve that the records leave which name copies: for the copies, and for tombstones.
+/// Segments of the reserve that relocation records must leave: for the copies, and for tombstones.
 const LEFT_BY_NAMES: usize = 2;
 
-/// Emptied segments that one change frees at most: after a long scan thousands may wait.
+/// Largest number of emptied segments that one change frees: after a long scan, thousands may wait.
 const FREED_MAX: usize = 64;
 
-/// What the writer has for compaction.
+/// The state of compaction in the writer.
 #[derive(Debug)]
 pub(crate) struct Compacting {
     pub(crate) state: Compaction,
-    /// Where moved records go.
+    /// The appender of moved records.
     pub(super) head: Appender,
-    /// Live bytes of big records, which are not moved.
+    /// Live bytes of big records, which are never moved.
     pub(super) big_live_bytes: u64,
-    /// The smallest record that may have a segment to itself.
+    /// The smallest size of a big record.
     pub(super) big_bytes_min: u64,
-    /// Where the segments are that were left because a record in them is damaged.
+    /// Offsets of the segments that were skipped because of a damaged record.
     pub(super) damaged: Vec<u64>,
-    /// Whether what is freed is overwritten, for tests.
+    /// Whether freed space is overwritten, for tests.
     pub(super) is_poisoned: bool,
-    /// Whether a store that was never compacted has become worth it.
+    /// Whether it has become worthwhile to compact a store that was never compacted.
     pub(super) is_wanted: bool,
-    /// Room for the value of the record that names the copies of a batch.
+    /// Buffer for the value of the relocation record of a batch.
     pub(super) named: Vec<u8>,
 }
 
@@ -80,13 +83,13 @@ struct Copied<'a> {
     crc: u32,
 }
 
-/// A record of the victim that may be live.
+/// A record of the victim whose slot must be looked up.
 struct Candidate {
     addr: Addr,
     hash: u64,
 }
 
-/// What the batches of a step use one after the other.
+/// Buffers that the batches of a step share.
 struct Batch<'a> {
     candidates: Vec<Candidate>,
     copies: Vec<Copied<'a>>,
@@ -99,12 +102,12 @@ impl Batch<'_> {
 }
 
 impl Compacting {
-    /// Returns where the next records go that are moved, whole pages.
+    /// Returns the rest of the head segment, from the page of the next moved record on.
     pub(super) fn rest_of_head(&self) -> Option<Range<u64>> {
         self.head.rest_of_tail()
     }
 
-    /// Returns how many bytes of copies fit where the next ones go.
+    /// Returns the bytes of copies that still fit into the head segment.
     pub(super) fn room(&self) -> u64 {
         self.head.room()
     }
@@ -114,7 +117,7 @@ impl Compacting {
         live_bytes.saturating_sub(self.big_live_bytes)
     }
 
-    /// Returns the dead bytes that cannot be gained.
+    /// Returns the dead bytes in damaged segments, which compaction cannot recover.
     pub(super) fn stuck_bytes(&self, segments: Option<&SegmentTable>) -> u64 {
         let Some(segments) = segments else { return 0 };
         let damaged = self.damaged.iter().filter_map(|&offset| segments.segment_at(offset));
@@ -123,7 +126,7 @@ impl Compacting {
 }
 
 impl Store {
-    /// Compacts after a change, if it is time.
+    /// Compacts a step after a change, if one is due.
     #[inline(always)]
     pub(super) fn compact_if_due(&self, writer: &mut Writer) {
         if let Some(compacting) = &mut writer.compacting
@@ -155,14 +158,16 @@ impl Store {
         } else if budget > 0
             && let Some(budget) = self.budget_of_turn(writer, budget)
         {
-            // What cannot be moved, for want of memory, is tried again by the next step.
+            // Ignore an error: records that could not be moved for lack of space are retried by the
+            // next step.
             let _ = self.compact(writer, budget);
         }
     }
 
-    /// Returns how many bytes a step reads that may read `budget`. Where the next change may be another
-    /// handle's, which begins a victim anew, it is all of a victim, with a probability that comes to the
-    /// same, or `None`.
+    /// Returns how many bytes a step with this `budget` reads. On a handle that takes turns, the
+    /// next change may come from another handle, which would start its victim from the beginning.
+    /// So there a step reads either a complete victim or nothing (`None`), with a probability such
+    /// that the mean is `budget`.
     #[inline]
     fn budget_of_turn(&self, writer: &mut Writer, budget: u64) -> Option<u64> {
         if !self.takes_turns() {
@@ -174,15 +179,15 @@ impl Store {
         is_lucky.then_some(budget.max(rest))
     }
 
-    /// Prepares a store in a file that was never compacted: the segment table is in the file from now
-    /// on, big records that are dead are noted there, and the next checkpoint says in both superblocks
-    /// that the log alone does not have all.
+    /// Prepares a file for its first compaction: keeps the segment table in the file from now on,
+    /// marks dead big records there, and makes a checkpoint due, which marks both superblocks as
+    /// compacted.
     #[cold]
     pub(super) fn start_compacting(&self, writer: &mut Writer) {
         if writer.wants_to_compact() {
             return writer.hurry_checkpoint();
         }
-        // The image of a checkpoint under way has none of what is noted here.
+        // A checkpoint in progress would not include what is recorded here.
         if !writer.checkpoints.is_idle() {
             return;
         }
@@ -196,7 +201,7 @@ impl Store {
         }
     }
 
-    /// Notes in the segment table which big records are dead. One that is damaged counts as live.
+    /// Marks the dead big records in the segment table. A damaged one counts as live.
     fn note_dead_bigs(&self, writer: &mut Writer) -> Result<()> {
         let Some(segments) = writer.extents.segments_mut() else { return Ok(()) };
         let parts: Vec<(Range<u64>, bool)> = segments.parts().collect();
@@ -220,11 +225,11 @@ impl Store {
         is_held(&self.region.windows, self.hash_of(record.key()), record.addr()).map(|held| !held)
     }
 
-    /// Retires the big records that died before the store was compacted.
+    /// Retires the big records that had died before the store was first compacted.
     #[cold]
     pub(super) fn retire_dead_bigs(&self, writer: &mut Writer) {
         if self.group.check().is_err() {
-            // A change may be half made, which no commit may come behind.
+            // A change may be unfinished, and no commit may follow it.
             return;
         }
         writer.take_off_dead(self.dead_big_bytes(writer));
@@ -236,7 +241,7 @@ impl Store {
         }
     }
 
-    /// Returns how many bytes the records have that `retire_dead_bigs` retires.
+    /// Returns the bytes of the records that `retire_dead_bigs` retires.
     pub(super) fn dead_big_bytes(&self, writer: &Writer) -> u64 {
         let bytes_of = |segment: &Range<u64>| {
             let at = segment.start + SegmentHeader::BYTES;
@@ -246,7 +251,7 @@ impl Store {
         dead_bigs(writer).iter().map(bytes_of).sum()
     }
 
-    /// Compacts a step after a batch, if it is time. What it owes then is for
+    /// Compacts a step after a batch, if one is due. The rest that the batch owes is left to
     /// [`settle`](Self::settle).
     pub(super) fn compact_after_batch(&self, writer: &mut Writer, change_count: usize) {
         if let Some(compacting) = &mut writer.compacting
@@ -256,9 +261,8 @@ impl Store {
         }
     }
 
-    /// Compacts what a batch owes, and lets go of the lock after each step. Until that is done,
-    /// or another thread has done as much. Returns whether the background thread is to be asked for
-    /// something.
+    /// Compacts what a batch owes, releasing the lock after each step, until it or other threads
+    /// have done as much. Returns whether there is work to request from the background thread.
     #[cold]
     pub(crate) fn settle(&self, mut owed_bytes: u64) -> Result<bool> {
         let mut needs_thread = false;
@@ -272,19 +276,19 @@ impl Store {
         Ok(needs_thread)
     }
 
-    /// Reads `budget` bytes of victims, or a little more, and moves what is live; returns how many
-    /// bytes it read. Fewer mean that there is no victim.
+    /// Reads `budget` bytes of victims, or slightly more, and moves the live records. Returns the
+    /// number of bytes read; fewer than `budget` means that there is no victim left.
     ///
     /// # Errors
     ///
-    /// If there is no room for what is live. What was moved before that stays moved.
+    /// If there is no space for the live records. Records moved before the error stay moved.
     pub(super) fn compact(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
         self.group.check()?;
         if !writer.may_compact(self) || mutant::is_made(Mutant::NeverCompacts) {
             return Ok(0);
         }
         if let Some(compacting) = &mut writer.compacting {
-            // The view may have moved since the last record was moved.
+            // The view may have moved since the last use of the head.
             compacting.head.follow_view(&self.region);
         }
         let read = self.compact_victims(writer, budget);
@@ -292,15 +296,15 @@ impl Store {
             return read.and_then(|bytes| self.group.check().map(|()| bytes));
         }
         if !matches!(read, Ok(0)) {
-            // The same for the log: also before an error a segment may have been opened, and records
-            // moved.
+            // The same for the log. Also after an error, because a segment may have been opened and
+            // records moved before it.
             writer.log.follow_view(&self.region);
             self.commit(writer);
         }
         read
     }
 
-    /// Empties one segment, if there is room for what is live in it.
+    /// Empties one segment, if there is space for its live records.
     pub(super) fn compact_one(&self, writer: &mut Writer, segment: TableSegment) -> Result<()> {
         let Some(compacting) = &mut writer.compacting else { return Ok(()) };
         compacting.head.follow_view(&self.region);
@@ -333,7 +337,7 @@ impl Store {
         Ok(read_bytes)
     }
 
-    /// Returns the victim, and chooses one if there is none.
+    /// Returns the present victim, or chooses one.
     pub(super) fn victim(&self, writer: &mut Writer) -> Result<Option<Victim>> {
         let heads = writer.heads().map(|head| head.segment_offset);
         let victim = writer.compacting.as_ref().and_then(|compacting| compacting.state.victim);
@@ -367,7 +371,7 @@ impl Store {
             })
     }
 
-    /// Makes a segment the victim, unless its header is damaged; returns whether it is.
+    /// Makes a segment the victim, unless its header is damaged. Returns whether it did.
     pub(super) fn begin_victim(&self, writer: &mut Writer, segment: TableSegment) -> Result<bool> {
         let header = match self.region.view.segment(segment.offset) {
             Err(Error::Corrupt { .. }) => {
@@ -384,7 +388,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Reads some records of the victim and moves those that are live. Returns the bytes it read.
+    /// Reads a batch of records of the victim, and moves the live ones. Returns the number of bytes
+    /// read.
     fn compact_batch<'a>(
         &'a self,
         writer: &mut Writer,
@@ -405,7 +410,7 @@ impl Store {
                 leave_damaged(writer, victim.segment.offset);
                 return Ok(victim.at.max(before + 8) - before);
             }
-            // The batch is tried again; what was moved is not live there any more.
+            // The batch is retried; the records that were moved are no longer live in the victim.
             Err(error) => return Err(error),
         };
         let compacting = writer.compacting.as_mut().expect("a victim is of compaction");
@@ -421,10 +426,10 @@ impl Store {
         Ok(victim.at.max(before + 8) - before)
     }
 
-    /// Puts a victim that was emptied on the list of those that wait. First its dead records are published
-    /// as no longer there: else a kill could leave more of them than there is in the segments in use. A kill
-    /// right behind the commit has them taken off twice, when the segment is emptied again: too few count,
-    /// so that less is compacted for a while.
+    /// Moves an emptied victim to the waiting list. The counts without its dead records are
+    /// published first: otherwise a kill could leave more dead bytes than the segments in use have.
+    /// A kill directly after that commit makes them be subtracted twice, when the segment is
+    /// emptied again; then too few bytes count as dead, and less is compacted for a while.
     fn retire_emptied(&self, writer: &mut Writer, victim: &Victim) {
         writer.take_off_dead(victim.record_bytes);
         if !mutant::is_made(Mutant::RetiresUncommitted) {
@@ -438,8 +443,8 @@ impl Store {
         writer.retire(self, segment, false);
     }
 
-    /// Reads records of the victim up to [`BATCH`] that may be live or `budget` bytes, and asks for
-    /// their buckets. Returns whether the victim was read to its end.
+    /// Reads records of the victim, up to [`BATCH`] candidates or `budget` bytes, and prefetches
+    /// their buckets. Returns whether the end of the victim was reached.
     fn read_candidates(
         &self,
         victim: &mut Victim,
@@ -483,19 +488,20 @@ impl Store {
         Ok(false)
     }
 
-    /// Moves the records of a batch that a slot holds: first the copies, then, in a file, the record in
-    /// the log that names them, then the slots.
+    /// Moves the records of a batch that a slot holds: writes the copies; then, in a file, appends
+    /// the relocation record that names them; then stores the slots.
     ///
     /// # Errors
     ///
-    /// What was moved before stays moved; of the rest there may be copies that nobody knows.
+    /// Records moved before the error stay moved. Of the others, copies without a name may remain.
     fn move_live<'a>(
         &'a self,
         writer: &mut Writer,
         salt: u64,
         Batch { candidates, copies }: &mut Batch<'a>,
     ) -> Result<()> {
-        // A snapshot finds the version of its moment by `prev`.
+        // If a snapshot may be open, the copy must name the original, because a snapshot finds the
+        // version of its moment by `prev`.
         let others = MovesAmongOthers::begin(self);
         let is_looked_back = self.horizons.is_any_open() || others.names_original;
         let names_original = is_looked_back && !mutant::is_made(Mutant::MovesWithoutName);
@@ -503,7 +509,7 @@ impl Store {
         if is_logged {
             let bytes = relocation_bytes(candidates.len());
             writer.log.reserve_held(bytes, &mut writer.extents, LEFT_BY_NAMES)?;
-            // Before the first copy: what names it must not fail.
+            // Map before the first copy, so that appending its name cannot fail.
             writer.log.ensure_mapped(&self.region)?;
             let compacting = writer.compacting.as_mut().expect("a victim is of compaction");
             compacting.head.ensure_mapped(&self.region)?;

@@ -1,8 +1,9 @@
-//! Turns: handles in several processes that change one file, one after the other.
+//! Turns: handles in several processes change one file, one after the other.
 //!
-//! Between its turns such a handle reads as one that reads beside a writer
-//! ([`reader`](crate::reader)). For a change it takes the place of the writer, a lock of one byte of the
-//! file that the kernel drops with the process, and [gives it up](super::lease) afterwards:
+//! Between its turns such a handle reads like a reader beside a writer ([`reader`](crate::reader)).
+//! For a change it takes the place of the writer, a lock on one byte of the file that the kernel
+//! drops with the process, and [gives it up](super::lease) afterwards. What it does at the
+//! beginning of a turn depends on the word of the last turn in the reader table:
 //!
 //! | found in the reader table | done |
 //! |---|---|
@@ -10,22 +11,22 @@
 //! | the word of another turn that has ended | the state of the writer is read from the file |
 //! | the word of a turn that has not ended | the same after what a killed writer leaves is completed |
 //!
-//! All of that is O(1), and on the same mappings: borrowed values stay valid.
+//! All of this is O(1), and keeps the mappings, so borrowed values stay valid.
 //!
 //! # What must be durable
 //!
-//! Which ranges of the file are not durable is derived from the file, whoever wrote them: from the
-//! durable log sequence number in the live header on, the log leads to all of them. So a sync of any
-//! handle covers the changes of all, and needs no turn. It does wait for a change of the same handle that
-//! waits for its turn.
+//! The ranges of the file that are not durable are derived from the file itself, regardless of
+//! which handle wrote them: the log, from the durable LSN in the live header on, leads to all of
+//! them. So a sync by any handle covers the changes of all, and needs no turn. It may have to wait
+//! for a change of the same handle that is waiting for its turn.
 //!
 //! # Invariants
 //!
-//! - Only the handle that has the place stores to the file, except for the durable log sequence number,
+//! - Only the handle with the place of the writer stores to the file, except for the durable LSN,
 //!   which only grows, and the reader table.
-//! - Everything that the next writer needs is in the file when a turn ends. The image of a checkpoint is made
-//!   within one turn, all of it.
-//! - A turn that may have left something half made is not said to have ended.
+//! - When a turn ends, everything that the next writer needs is in the file. The image of a
+//!   checkpoint is written completely within one turn.
+//! - A turn that may have left something unfinished is not marked as ended.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -55,16 +56,16 @@ use crate::storage::reader_table::{Left, TurnWord, read_turn, write_left, write_
 use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
-/// How often the list of what is not durable is made anew while others sync.
+/// How often the list of unsynced ranges is recomputed while other handles sync.
 const LOOKS: u32 = 100;
 
-/// Reads the state of the writer from the file, at the beginning of a turn.
+/// Loads the state of the writer from the file at the beginning of a turn.
 pub(crate) trait TakeOver: fmt::Debug + Send + Sync {
-    /// Returns the writer that goes on where the last one ended.
+    /// Returns a writer that continues where the last one ended.
     ///
     /// # Errors
     ///
-    /// Those of the file; nothing has changed then, unless the last turn had not ended.
+    /// Those of the file. After an error nothing has changed, unless the last turn had not ended.
     fn take_over(
         &self,
         region: &Arc<Region>,
@@ -76,13 +77,14 @@ pub(crate) trait TakeOver: fmt::Debug + Send + Sync {
 /// How the last turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastTurn {
-    /// Its handle has given it up; whether the superblock says durably that the store is not clean.
+    /// Its handle has ended it in order. `is_not_clean_durably` says whether the superblock is
+    /// durably "not clean".
     Ended { is_not_clean_durably: bool },
-    /// Its handle was killed, or has failed.
+    /// Its handle was killed or has failed.
     Killed,
 }
 
-/// What a handle has that takes turns.
+/// The state of a handle that takes turns.
 #[derive(Debug)]
 pub(crate) struct Turns {
     take_over: Box<dyn TakeOver>,
@@ -90,28 +92,29 @@ pub(crate) struct Turns {
     /// How long the handle waits for its turn.
     pub(super) wait_max: Duration,
     pub(super) keeper: Keeper,
-    /// Whether each store takes room of the file system.
+    /// Whether stores through the mapping may allocate space, as on a copy-on-write file system.
     needs_room: OnceLock<bool>,
-    /// What the handle uses to look at the file between turns.
+    /// The writer state with which the handle looks at the file between its turns.
     looking: Mutex<Writer>,
     own: Mutex<OwnTurns>,
-    /// Whether a function of the program has panicked that was told of a wait for a turn.
+    /// Whether the program's `on_wait` function has panicked while this handle waited for a turn.
     has_panicked_waiting: AtomicBool,
 }
 
-/// What a handle remembers of its own turns.
+/// What a handle remembers about its own turns.
 #[derive(Debug)]
 struct OwnTurns {
-    /// The word of the last one.
+    /// The word of its last turn.
     word: TurnWord,
-    /// How often the handle has taken over from another one.
+    /// How often the handle has taken over from another handle.
     taken_over_count: u64,
-    /// The segments at the end of the last one, once somebody has asked for them.
+    /// The segments at the end of its last turn, once they have been asked for.
     segments: Option<KnownSegments>,
 }
 
 impl OwnTurns {
-    /// Notes the word that a turn leaves, and the version of the segment table.
+    /// Records the word that a turn leaves, and drops the list of segments if the version of the
+    /// segment table has changed.
     fn note_end(&mut self, word: TurnWord, version: Option<u64>) {
         self.word = word;
         self.segments.take_if(|known| !known.is_of(version));
@@ -133,40 +136,40 @@ impl Turns {
     }
 
     fn own(&self) -> MutexGuard<'_, OwnTurns> {
-        // Each statement leaves it whole.
+        // Ignore poison: each statement leaves the value consistent.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the segments with records at the end of the turn of `word`, if they are known and it was the
-    /// last one of this handle.
+    /// Returns the segments with records at the end of the turn of `word`, if they are known and
+    /// that was the last turn of this handle.
     pub(super) fn known_segments(&self, word: TurnWord) -> Option<Runs> {
         let own = self.own();
         let is_last = own.word == word || mutant::is_made(Mutant::TrustsKnownSegments);
         own.segments.as_ref().filter(|_| is_last).map(KnownSegments::segments)
     }
 
-    /// Remembers the segments with records at the end of the last turn of this handle. The caller has the lock
-    /// of the writer.
+    /// Remembers the segments with records at the end of the last turn of this handle. The caller
+    /// holds the writer's lock.
     pub(super) fn set_known_segments(&self, segments: KnownSegments) {
         self.own().segments = Some(segments);
     }
 
-    /// Notes that a function panics which was told of a wait: whoever finds the lock of the writer poisoned
-    /// goes on.
+    /// Records that the program's `on_wait` function is panicking, so that the next caller recovers
+    /// from the poisoned lock.
     pub(super) fn note_panic_of_wait(&self) {
-        // The lock is not poisoned in a drop while another panic goes on.
+        // During another panic, a drop does not poison the lock.
         if !thread::panicking() {
             self.has_panicked_waiting.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Returns whether one has, once.
+    /// Returns whether it has panicked, and resets the flag.
     pub(super) fn take_panic_of_wait(&self) -> bool {
         self.has_panicked_waiting.swap(false, Ordering::SeqCst)
     }
 }
 
-/// The lock of the writer, for a change. Of a handle that takes turns, the turn ends with it.
+/// The writer's lock, for a change. On a handle that takes turns, dropping it ends the turn.
 pub(crate) struct Changing<'a> {
     store: &'a Store,
     writer: MutexGuard<'a, Writer>,
@@ -205,10 +208,11 @@ impl Drop for Changing<'_> {
 }
 
 impl Store {
-    /// Locks what the handle uses to look at the file: of one that takes turns it is not the writer's.
+    /// Locks the writer state with which the handle looks at the file. On a handle that takes
+    /// turns, this is not the lock of the writer.
     pub(crate) fn lock_to_look(&self) -> Result<MutexGuard<'_, Writer>> {
         match &self.turns {
-            // Each look begins with the state of the file.
+            // Ignore poison: each use begins by loading the state from the file.
             Some(turns) if self.reader.is_some() => {
                 Ok(turns.looking.lock().unwrap_or_else(PoisonError::into_inner))
             }
@@ -216,7 +220,8 @@ impl Store {
         }
     }
 
-    /// Locks the writer, of a handle that takes turns in a turn: nobody changes the store meanwhile.
+    /// Locks the writer, within a turn on a handle that takes turns, so that nobody changes the
+    /// store.
     #[inline(always)]
     pub(crate) fn lock_out_others(&self) -> Result<Changing<'_>> {
         let mut writer = Changing::new(self, self.lock()?);
@@ -224,8 +229,8 @@ impl Store {
         Ok(writer)
     }
 
-    /// Does the same for a thread of the handle: the program is not told whom that waits for, and it does not
-    /// wait long.
+    /// Like [`lock_out_others`](Self::lock_out_others), for a background thread: it does not call
+    /// `on_wait`, and does not wait long.
     pub(super) fn lock_out_others_in_silence(&self) -> Result<Changing<'_>> {
         let mut writer = Changing::new(self, self.lock()?);
         writer.turn.is_silent = true;
@@ -234,13 +239,13 @@ impl Store {
         begun.map(|()| writer)
     }
 
-    /// Begins a turn, of a handle that takes turns.
+    /// Begins a turn, on a handle that takes turns.
     #[inline(always)]
     pub(super) fn begin_turn_if_taken(&self, writer: &mut Writer) -> Result<()> {
         if self.turns.is_some() { self.begin_turn(writer) } else { Ok(()) }
     }
 
-    /// Returns the bytes of records that a handle which takes turns has moved.
+    /// Returns the bytes of records that this handle has moved, if it takes turns.
     pub(crate) fn moved_by_turns(&self) -> Result<Option<u64>> {
         match &self.turns {
             Some(_) => Ok(Some(self.lock()?.moved_bytes())),
@@ -248,8 +253,8 @@ impl Store {
         }
     }
 
-    /// Returns how often another handle may have changed the store before this one's last turn, or `None` if
-    /// another one may have done so since.
+    /// Returns how often this handle has taken over from another one before its last turn, or
+    /// `None` if another handle may have changed the store since.
     pub(crate) fn turns_of_others(&self) -> Option<u64> {
         let Some(turns) = self.turns.as_deref() else {
             return if self.reader.is_none() { Some(0) } else { None };
@@ -267,7 +272,7 @@ impl Store {
         self.turns.is_some()
     }
 
-    /// Takes the place of the writer, and learns what others have done since the last turn.
+    /// Takes the place of the writer, and loads the changes of other handles since the last turn.
     #[cold]
     #[inline(never)]
     pub(super) fn begin_turn(&self, writer: &mut Writer) -> Result<()> {
@@ -292,16 +297,16 @@ impl Store {
         let found = self.turn_word()?;
         let is_own = found == writer.turn.word && self.others.is_some();
         let number = match is_own {
-            // Whoever has looked meanwhile sees another word.
+            // A different number each time, so that a concurrent glance sees another word.
             true if !mutant::is_made(Mutant::RepeatsTurnWord) => writer.turn.number.wrapping_add(1),
             true => writer.turn.number,
             false => writer.log.next_salt(),
         };
-        // A recovery may have given the name to another file since.
+        // The file may have been replaced since, so check that it still has its name.
         if found == TurnWord::NONE || !is_own && self.is_of_program() {
             self.expect_name()?;
         }
-        // What is killed from now on has not ended its turn.
+        // From here on, a kill leaves a turn that has not ended.
         self.set_turn_word(TurnWord::begun(number))?;
         if is_own {
             let prepared =
@@ -325,16 +330,17 @@ impl Store {
                 let number_in_all = writer.turn.number_in_all;
                 let turn = Turn { number_in_row: 1, number_in_all, ..turn };
                 writer.turn = Turn { is_held: true, is_prepared: true, ..turn };
-                // The list of segments goes with the end of the turn: the table is another one.
+                // The known segments are dropped at the end of the turn, because the table is a new
+                // one.
                 turns.own().taken_over_count += 1;
             }
-            // Whoever comes next finds what this one has found.
+            // Restore the word, so that the next handle finds what this one has found.
             Err(_) => self.set_turn_word(found)?,
         }
         taken
     }
 
-    /// Refuses changes, and syncs that could prove nothing, after one of any process has failed.
+    /// Fails after a failed sync of any process: later syncs prove nothing.
     fn refuse_after_failed_sync(&self) -> Result<()> {
         if !self.region.live().has_failed_sync() {
             return Ok(());
@@ -346,7 +352,7 @@ impl Store {
         Err(Error::Poisoned { reason })
     }
 
-    /// Returns who had the last turn. On a simulated machine another handle always had it.
+    /// Returns the word of the last turn. On the simulated machine, another handle always had it.
     fn turn_word(&self) -> Result<TurnWord> {
         match &self.others {
             Some(others) => others.turn().map_err(|source| self.table_error(source)),
@@ -367,10 +373,10 @@ impl Store {
         io_error("map the reader table of", self.region.storage().path(), source)
     }
 
-    /// Replaces the state of the writer by what the file says.
+    /// Replaces the state of the writer by the state in the file.
     fn take_over(&self, turns: &Turns, writer: &mut Writer, last: LastTurn) -> Result<()> {
         let mut new = turns.take_over.take_over(&self.region, writer, last)?;
-        // One that was killed, or has closed the store, leaves no checkpoint on its way.
+        // A handle that was killed, or that has closed the store, leaves no pending checkpoint.
         let is_whole = last != LastTurn::Killed && new.mark != Mark::Clean;
         if let (LastTurn::Killed, Some(others)) = (last, &self.others) {
             others.end_move();
@@ -384,7 +390,7 @@ impl Store {
         self.group.note_durable(self.region.live().durable_lsn().min(written.lsn));
         new.log.keep_mapping(&mut writer.log);
         if new.superblock.checkpoint != writer.superblock.checkpoint {
-            // Another handle had room for one.
+            // Another handle has found space for a checkpoint, so do not postpone the next one.
             writer.checkpoints.put_off_lsn = 0;
         }
         new.checkpoints.go_on(&writer.checkpoints, is_whole);
@@ -392,19 +398,19 @@ impl Store {
             new.begin_compaction(self, live_share, &turns.options);
             new.go_on_compacting(writer);
         }
-        // One that compacts makes them closer together.
+        // Schedule after compaction has begun, which shortens the interval.
         new.schedule_checkpoint_by_turns(&self.region);
         *writer = new;
         Ok(())
     }
 
-    /// Does what comes before the first change with a state of the writer that was just read, by an
-    /// opening or at the beginning of a turn; `begin_changes` does it where "not clean" is not durable.
+    /// Prepares the first change after the state of the writer was loaded, by an open or at the
+    /// beginning of a turn. If "not clean" is not durable, `begin_changes` does this instead.
     fn prepare(&self, turns: &Turns, writer: &mut Writer) -> Result<()> {
         writer.needs_room = if let Some(&needs_room) = turns.needs_room.get() {
             needs_room
         } else {
-            // A copy may have been made since the opening.
+            // A reflink copy may have been made since the open.
             self.region.storage().forget_claims();
             let tails = writer.log.rest_of_tail().into_iter();
             let needs_room = self.region.claim_stores(tails)? == Room::OfFileSystem;
@@ -420,15 +426,16 @@ impl Store {
         Ok(())
     }
 
-    /// Names this process in the live header, for messages, before the first change since another handle may
-    /// have had a turn: an opening, a check or a walk leaves the file as it was.
+    /// Records this process in the live header, for messages, before the first change since another
+    /// handle may have had a turn. Not earlier, so that an open, a check or a scan does not change
+    /// the file.
     pub(super) fn name_process(&self, writer: &mut Writer) {
         if !std::mem::replace(&mut writer.turn.is_named, true) {
             self.region.set_pid();
         }
     }
 
-    /// Ends a turn, if the handle has one.
+    /// Ends the turn, if the handle has one.
     #[cold]
     #[inline(never)]
     fn end_turn(&self, writer: &mut Writer) {
@@ -437,7 +444,7 @@ impl Store {
         if !thread::panicking() && self.group.check().is_ok() {
             let is_durably = writer.mark == Mark::Changing;
             writer.turn.word = TurnWord::begun(writer.turn.number).ended(is_durably);
-            // The table is mapped since the turn began.
+            // Cannot fail: the table was mapped when the turn began.
             let _ = self.set_turn_word(writer.turn.word);
             let version = writer.extents.segments().map(SegmentTable::version);
             turns.own().note_end(writer.turn.word, version);
@@ -448,16 +455,17 @@ impl Store {
         self.leave_place(turns, &mut writer.turn, false);
     }
 
-    /// Ends the first turn of a handle, in which it was opened.
+    /// Ends the first turn of a handle, in which it has opened the store.
     pub(super) fn end_opening(&self, last: TurnWord) {
         if self.turns.is_none() {
             return;
         }
-        // Nobody else knows the handle yet.
+        // Not contended: nobody else knows the handle yet.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let live = self.region.live();
         let lsn = writer.log.position().lsn;
-        // Handles that were there all the time know what is durable; so did one that has gone.
+        // The durable LSN can be trusted if other handles were open all the time, or if the last
+        // one ended its turn in order.
         let is_known =
             last.has_ended() || self.others.as_ref().is_some_and(|others| others.were_there());
         let durable_lsn = match writer.superblock.is_clean {
@@ -474,7 +482,7 @@ impl Store {
         writer.turn.number = writer.log.next_salt();
         writer.turn.is_held = true;
         writer.turn.since = Some(Instant::now());
-        // Handles may be many and short-lived: it is due whoever comes.
+        // Due regardless of which handle reaches it, because handles may be many and short-lived.
         writer.schedule_checkpoint_by_turns(&self.region);
         self.end_turn(&mut writer);
     }
