@@ -1,4 +1,4 @@
-//! A background thread of a handle: started on first use, joined on drop.
+//! A background thread of a handle, started on first use and joined on drop.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;

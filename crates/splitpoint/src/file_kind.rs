@@ -1,4 +1,4 @@
-//! `FileKind`: what a file is if it is not a store.
+//! `FileKind`: the kind of a file that is not a store.
 
 use std::fmt;
 use std::path::PathBuf;

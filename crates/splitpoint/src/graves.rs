@@ -1,19 +1,19 @@
-//! `Graves`: where the records are that were deleted while a snapshot is open.
+//! `Graves`: the addresses of records that are deleted while a snapshot is open.
 //!
-//! A snapshot finds the version of a key by the `prev` of its newer ones. A delete empties the slot, and
-//! nothing leads to the older versions any more; so it leaves a *grave*: the hash of the key, and the
-//! record that was deleted.
+//! A snapshot finds the version of a key by following `prev` from newer records. A delete empties
+//! the slot, after which nothing leads to the older versions. So it leaves a *grave*: the hash of
+//! the key, and the address of the deleted record.
 //!
-//! The tombstone could stay in the slot instead. But then every reader and every walk over the index
-//! would have to know of tombstones, recovery, compaction, `check` and checkpoints too; and one that is
-//! left by a killed process leads, by its `prev`, to space that was used again. Graves are private
-//! memory: no file has any. They cost 50 to 100 bytes for each key that is deleted while a snapshot is
-//! open that has it. A process that cannot share them can find the same records: the log after the
-//! moment of a snapshot is kept, and each tombstone there names what it deletes.
+//! Rejected: leaving the tombstone in the slot. Every reader and every walk over the index
+//! (recovery, compaction, `check`, checkpoints) would have to handle tombstones, and a tombstone
+//! left by a killed process would lead, by its `prev`, to reused space. Graves are private memory,
+//! never in a file. They take 50 to 100 bytes for each key that is deleted while a snapshot that
+//! has it is open. Another process finds the same records in the log: the log after the moment of a
+//! snapshot is kept, and each tombstone names the record that it deletes.
 //!
 //! # Invariants
 //!
-//! - A grave is there before the slot is empty, so a reader who misses the key finds it.
+//! - A grave is added before the slot is emptied, so a reader that misses the key finds the grave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::format::Addr;
 
-/// The records that were deleted, by the hash of their keys.
+/// The deleted records, by the hash of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Graves {
     inner: Mutex<Inner>,
@@ -31,9 +31,10 @@ pub(crate) struct Graves {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By hash and number: those of one hash come in the order in which they were dug.
+    /// Keyed by hash and number, so that the graves of a hash are in the order in which they were
+    /// added.
     by_hash: BTreeMap<(u64, u64), Grave>,
-    /// All of them, the oldest in front.
+    /// The keys of all graves, oldest first.
     in_order: VecDeque<(u64, u64)>,
     next_number: u64,
 }
@@ -56,7 +57,8 @@ impl Graves {
         inner.in_order.push_back((hash, number));
     }
 
-    /// Returns the records with keys of this hash that died after `moment`, in their order.
+    /// Returns the deleted records with this hash that died after `moment`, in the order of their
+    /// deaths.
     pub(crate) fn after(&self, hash: u64, moment: u64) -> Vec<Addr> {
         let inner = self.lock();
         let of_hash = inner.by_hash.range((hash, 0)..=(hash, u64::MAX));
@@ -64,14 +66,14 @@ impl Graves {
         after.map(|(_, grave)| grave.addr).collect()
     }
 
-    /// Returns whether there are any. One that is being dug may be missed: what is there is forgotten the next
-    /// time.
+    /// Returns whether there are graves. One that is being added may be missed; it is removed the
+    /// next time.
     #[inline]
     pub(crate) fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Relaxed)
     }
 
-    /// Forgets what died at `stamp` or before: nobody needs it any more.
+    /// Removes the graves of records that died at `stamp` or before, which nobody needs any more.
     pub(crate) fn forget(&self, stamp: u64) {
         let mut inner = self.lock();
         let last = inner.in_order.back().and_then(|last| inner.by_hash.get(last));
@@ -79,7 +81,7 @@ impl Graves {
             self.is_any.store(false, Ordering::Relaxed);
             let next_number = inner.next_number;
             let all = std::mem::replace(&mut *inner, Inner { next_number, ..Inner::default() });
-            // Freeing them may take a while.
+            // Freeing them may take long, so do it without the lock.
             drop(inner);
             drop(all);
             return;
@@ -92,14 +94,14 @@ impl Graves {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of graves.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.lock().by_hash.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic in between could only be for want of memory, which aborts.
+        // Ignore poison: only running out of memory could fail in between, which aborts.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,18 +1,19 @@
 //! `Growing`: memory that grows, and may move to do so, under readers that take no lock.
 //!
 //! A mapping can outgrow the address space reserved for it. Then the writer maps the same bytes
-//! again elsewhere, larger, and the old mapping stays until the handle is closed, because slices
-//! and lines that were handed out lie in it. For readers, one pointer and one count change.
+//! again at another address, with more space, and keeps the old mapping until the handle is closed,
+//! because slices and lines that were handed out lie in it. For readers, only one pointer and one
+//! count change.
 //!
-//! A lock around the two would be simpler, but readers would then share a cache line that they
-//! write. One word for both does not fit: a base has 48 bits and a count up to 43.
+//! Rejected: a lock around the two, because readers would write to a shared cache line; and one
+//! word for both, because a base has 48 bits and a count up to 43.
 //!
 //! # Invariants
 //!
 //! - A new base shows everything that the old one shows: the same pages, or a copy of bytes to
-//!   which the writer no longer stores. A reader to whom a later store matters has to learn of the
-//!   move: of the lines of an index by the epoch of the shape, of the view never, since published
-//!   records do not change.
+//!   which the writer no longer stores. A reader for which later stores matter must learn of the
+//!   move. For the lines of an index, the epoch of the shape tells it; for the view it need not,
+//!   because published records do not change.
 //! - The writer stores the base before the count, and the count before anything that leads a reader
 //!   past the old count: a slot, the number of an overflow line, the shape of the table. All of
 //!   these are release stores, in that order.

@@ -1,8 +1,9 @@
-//! Whether a handle can still promise anything: the first failure after which it cannot.
+//! `Health`: the first failure after which a handle can no longer keep its promises.
 //!
-//! A sync that fails may have lost what it covered, although a later one succeeds. A device or a file system
-//! that fails a write may refuse the page of the next store through a mapping, which is a signal. So
-//! after either, changes and syncs are refused, and nothing is stored to the file any more.
+//! A failed sync may have lost the data that it covered, even if a later sync succeeds. After a
+//! failed write, the device or the file system may also fail the next page fault of a mapping,
+//! which raises a signal. So after either failure, changes and syncs are refused, and nothing more
+//! is stored to the file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,11 +1,12 @@
-//! `Horizons`: the moments that open snapshots, scans and backups look back to.
+//! `Horizons`: the moments to which open snapshots, scans and backups look back.
 //!
-//! A snapshot returns the record that was current when it was taken, so what dies after that must stay
-//! until the snapshot is dropped. A [pin](crate::pins) is too weak for it: the snapshot has yet to come
-//! to the record, and has nothing of it but the moment.
+//! A snapshot returns the record that was current when it was taken, so records that die later must
+//! stay until the snapshot is dropped. A [pin](crate::pins) is not suited for this: it protects
+//! records that a reader has already reached, whereas a snapshot knows only its moment.
 //!
-//! Moments are numbered by the horizons themselves: each one that opens begins the next. What dies
-//! is stamped with the moment, and a horizon needs what has a larger number than its own.
+//! The horizons themselves number the moments: each horizon that opens begins a new one. A record
+//! that dies is stamped with the present moment, and a horizon needs all records with a larger
+//! stamp than its own.
 //!
 //! ```text
 //! dies (0)   open A = 0   dies (1)   open B = 1   dies (2)
@@ -13,18 +14,18 @@
 //!                                    B needs ------^
 //! ```
 //!
-//! Log sequence numbers would not do, because a record may die by being moved, and that takes no
-//! room in the log of a table in memory.
+//! Log sequence numbers cannot serve as moments, because a record may die by being moved, which
+//! does not advance the log of a table in memory.
 //!
-//! A horizon that holds back more than it may is *evicted*: it counts as closed, and its owner finds out
-//! by [`Horizon::is_evicted`].
+//! A horizon that holds more space than it may is *evicted*: it counts as closed, and its owner
+//! finds out by [`Horizon::is_evicted`].
 //!
 //! # Invariants
 //!
-//! - A horizon opens, stamps are taken, and horizons are evicted under the writer's lock. A horizon
-//!   closes anywhere.
-//! - Whoever reads by a horizon pins what it reads, then looks whether the horizon is evicted. Space that
-//!   a horizon held is used again only after a grace period that begins when it has gone.
+//! - Horizons open and are evicted, and stamps are taken, under the writer's lock. A horizon may
+//!   close on any thread without it.
+//! - A reader first pins what it reads, then checks that its horizon is not evicted. Space that a
+//!   horizon held is reused only after a grace period that begins when the horizon is gone.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,49 +38,52 @@ use crate::births::AsOf;
 pub(crate) struct Horizons {
     now: AtomicU64,
     open: Mutex<Open>,
-    /// How many are open, evicted ones not counted.
+    /// Number of open horizons, without evicted ones.
     open_count: AtomicU64,
-    /// Those of a smaller moment were evicted, unless they are closed: the oldest are evicted first.
+    /// All horizons of smaller moments that are not closed were evicted: the oldest are evicted
+    /// first.
     evicted_below: AtomicU64,
 }
 
-/// The moments of the open horizons and what these are for, the oldest first.
+/// The moments and terms of the open horizons, oldest first.
 type Open = VecDeque<(u64, Terms)>;
 
-/// What a horizon is for.
+/// The terms on which a horizon is open.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// What its owner reads by; `None` for one that reads the log and asks for no version.
+    /// The records that its owner reads; `None` for an owner that reads the log without asking for
+    /// versions.
     pub(crate) as_of: Option<AsOf>,
-    /// The most bytes that it may hold back.
+    /// Largest number of bytes that it may hold.
     pub(crate) bytes_max: u64,
-    /// The owner needs no record before this offset any more; `None` if it always needs them all.
+    /// The owner no longer needs records before this offset; `None` if it needs all of them until
+    /// the end.
     passed_offset: Option<Arc<AtomicU64>>,
 }
 
 impl Terms {
-    /// Returns the terms of an owner that reads `as_of` a moment and may hold back `bytes_max`.
+    /// Returns the terms of an owner that reads `as_of` a moment and may hold `bytes_max`.
     pub(crate) fn new(as_of: Option<AsOf>, bytes_max: u64) -> Self {
         Self { as_of, bytes_max, passed_offset: None }
     }
 
-    /// Returns these terms of an owner that reads each record once, in the order of their offsets.
+    /// Returns these terms for an owner that reads each record once, in the order of offsets.
     pub(crate) fn of_scan(self) -> Self {
         Self { passed_offset: Some(Arc::default()), ..self }
     }
 
-    /// Returns whether the owner needs no record at `offset` any more.
+    /// Returns whether the owner no longer needs a record at `offset`.
     pub(crate) fn is_passed(&self, offset: u64) -> bool {
         self.passed_offset.as_ref().is_some_and(|passed| offset < passed.load(Ordering::Relaxed))
     }
 }
 
 impl Horizons {
-    /// Opens a horizon at this moment. For a thread that holds the writer's lock.
+    /// Opens a horizon at the present moment. The caller holds the writer's lock.
     pub(crate) fn open(&self, terms: Terms) -> Horizon<'_> {
         let passed_offset = terms.passed_offset.clone();
         let mut open = self.lock();
-        // Under this lock, for `past`.
+        // Changed under this lock, so that `past` sees both changes or none.
         let moment = self.now.fetch_add(1, Ordering::Relaxed);
         debug_assert!(open.back().is_none_or(|last| last.0 < moment), "a moment has one horizon");
         open.push_back((moment, terms));
@@ -87,20 +91,19 @@ impl Horizons {
         Horizon { horizons: self, moment, passed_offset }
     }
 
-    /// Returns the stamp of what dies now. For a thread that holds the writer's lock.
+    /// Returns the stamp for a record that dies now. The caller holds the writer's lock.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Returns whether any is open. For a thread that holds the writer's lock.
+    /// Returns whether a horizon is open. The caller holds the writer's lock.
     #[inline]
     pub(crate) fn is_any_open(&self) -> bool {
         self.open_count.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the largest stamp of which no open horizon needs what died then, nor will one that opens
-    /// later.
+    /// Returns the largest stamp such that no open or future horizon needs what died at it.
     pub(crate) fn past(&self) -> u64 {
         let open = self.lock();
         open.front().map_or_else(|| self.now(), |oldest| oldest.0)
@@ -112,13 +115,13 @@ impl Horizons {
         stamp <= self.past()
     }
 
-    /// Returns whether one of the open horizons is as asked for.
+    /// Returns whether `is_it` holds for one of the open horizons.
     pub(crate) fn any(&self, mut is_it: impl FnMut(&Terms) -> bool) -> bool {
         self.lock().iter().any(|(_, terms)| is_it(terms))
     }
 
-    /// Evicts the oldest horizons that hold back more than they may; `held_bytes` says what one of a
-    /// moment does. For a thread that holds the writer's lock.
+    /// Evicts the oldest horizons as long as they hold more than they may; `held_bytes` returns how
+    /// much a horizon of a given moment holds. The caller holds the writer's lock.
     pub(crate) fn evict(&self, held_bytes: impl Fn(u64) -> u64) {
         let mut open = self.lock();
         while let Some((moment, terms)) = open.front()
@@ -131,12 +134,12 @@ impl Horizons {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        // Each statement leaves it whole.
+        // Ignore poison: each statement leaves the list consistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps what is live at the moment when it opened, until it is dropped or evicted.
+/// Keeps the records that were live when it was opened, until it is dropped or evicted.
 #[derive(Debug)]
 pub(crate) struct Horizon<'a> {
     horizons: &'a Horizons,
@@ -145,19 +148,20 @@ pub(crate) struct Horizon<'a> {
 }
 
 impl Horizon<'_> {
-    /// Returns the moment: it needs what dies at a larger stamp.
+    /// Returns the moment. The horizon needs what dies at a larger stamp.
     pub(crate) fn moment(&self) -> u64 {
         self.moment
     }
 
-    /// Returns whether it keeps nothing any more. Ask after the bytes that are read are pinned, and once
-    /// more when what was found depends on what was *not* there.
+    /// Returns whether the horizon has been evicted and keeps nothing. Call this after pinning the
+    /// bytes that are read, and again afterwards if the result depends on something *not* being
+    /// found.
     #[inline]
     pub(crate) fn is_evicted(&self) -> bool {
         self.moment < self.horizons.evicted_below.load(Ordering::SeqCst)
     }
 
-    /// Notes that the owner needs no record before `offset` any more.
+    /// Releases the records before `offset`, which the owner no longer needs.
     #[inline]
     pub(crate) fn pass(&self, offset: u64) {
         if let Some(passed) = &self.passed_offset {

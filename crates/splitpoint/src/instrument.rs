@@ -1,8 +1,9 @@
-//! The instrument: what the lookups of a handle cost, counted while it is in use.
+//! The instrument: counts the cost of the lookups of a handle.
 //!
-//! Each of the first 63 threads of a process has a line of counters of its own, and adds to it by
-//! plain loads and stores; all others share one. The counters are read while they change: a reading
-//! is of no one moment, but each lookup that ended before it is in it whole.
+//! Each of the first 63 threads of a process has a cache line of counters of its own, to which it
+//! adds by plain loads and stores; all others share one line. The counters are read while they
+//! change, so a reading is not of a single moment, but it includes every lookup that ended before
+//! it.
 //!
 //! # Source
 //!

@@ -1,4 +1,4 @@
-//! `KeyList`: keys in the order in which they were added, each found again by its hash.
+//! `KeyList`: keys in insertion order, with lookup by hash.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;

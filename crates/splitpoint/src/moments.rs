@@ -1,7 +1,7 @@
-//! `PastMoments`: what the snapshots of other processes do not need any more.
+//! `PastMoments`: finds out what the snapshots of other processes no longer need.
 //!
-//! A reader of another process publishes its *moment* in its place of the reader table: the log sequence
-//! number of a commit, so that the writer keeps what dies from then on. It is a
+//! A reader of another process publishes its *moment*, the log sequence number of a commit, in its
+//! place of the reader table, so that the writer keeps what dies later. A moment is like a
 //! [horizon](crate::horizons) that the writer has not opened itself:
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //! writer   a segment is emptied when the log ended at D: no record in it is of a commit after D
 //! ```
 //!
-//! So a segment may be used again when every moment has `L > D`: the reader has then found that the segment
-//! is empty. The writer learns that in two grace periods:
+//! So a segment may be reused when every moment has `L > D`: the reader of such a moment has found
+//! the segment emptied. The writer establishes this in two grace periods:
 //!
 //! ```text
 //! 1   end = the last commit + 1                 then a grace period
@@ -21,32 +21,34 @@
 //!
 //! # Why it is right
 //!
-//! Take a reader with `L <= D < below`, which may read the segment.
+//! Consider a reader with `L <= D < below`, which may read the segment.
 //!
-//! - It has loaded the commit before step 1, or found `L >= end > D`, or the same commit and the segment
-//!   empty: only what was marked before step 1 is freed by that *round*, and the fences of its pin and of the
-//!   grace period come in one order. So it was pinned at step 1, and the first grace period waits until it
-//!   has published. What is marked after step 1 may have the same `D`, since nothing need be appended
-//!   meanwhile, and waits for the next round.
-//! - If its moment is there at step 2, `below <= L`: the segment is kept.
-//! - If it has been taken back before step 2, every value that was read by it was pinned before step 2, and
-//!   the second grace period waits for that.
+//! - It must have loaded the commit before step 1. Otherwise it would have found `L >= end > D`, or
+//!   the same commit and the segment already emptied, because a *round* frees only segments marked
+//!   before its step 1, and the fences of the reader's pin and of the grace period are totally
+//!   ordered. So the reader was pinned at step 1, and the first grace period waits until it has
+//!   published its moment. A segment marked after step 1 may have the same `D`, if nothing was
+//!   appended in between; it waits for the next round.
+//! - If its moment is still published at step 2, `below <= L`, so the segment is kept.
+//! - If the moment was withdrawn before step 2, every value read by it was pinned before step 2,
+//!   and the second grace period waits for these pins.
 //!
-//! With one grace period alone, a reader could publish, pin a value on the new parity and take its moment
-//! back while the writer waits for the old one. Loom finds that, and what happens without the first one
-//! (`loom_tests`).
+//! With only one grace period, a reader could publish its moment, pin a value on the new parity and
+//! withdraw the moment while the writer waits for the old parity. Loom finds this, and also the
+//! failure without the first period (`loom_tests`).
 //!
-//! Where no reader has ever published, no round is needed. Before it publishes its first moment a reader says
-//! so in the head of the table, under the pin with which it has found the segment. The writer looks there
-//! after the grace period of the segment, which waited for that pin.
+//! If no reader has ever published a moment, no round is needed. Before a reader publishes its
+//! first moment, it sets a flag in the head of the table, under the pin with which it has found the
+//! segments. The writer loads the flag after the grace period of the segment, which has waited for
+//! that pin.
 //!
-//! *Evicting* a moment is as taking it back: the mark is stored before step 2, and a reader that has not
-//! seen the mark after its pin was pinned before.
+//! *Evicting* a moment is equivalent to withdrawing it: the mark is stored before step 2, and a
+//! reader that does not see the mark after taking its pin was pinned before step 2.
 //!
 //! # Invariants
 //!
-//! - The commit, the mark of an emptied segment, the steps and the marks of evicted moments are all stored
-//!   under the writer's lock.
+//! - The commit, the marks of emptied segments, the steps and the marks of evicted moments are all
+//!   stored under the writer's lock.
 
 use crate::testing::mutant::{self, Mutant};
 

@@ -1,13 +1,13 @@
-//! A thread that takes page faults ahead of the writer.
+//! A background thread that faults in pages ahead of the writer.
 //!
-//! The first touch of a page costs microseconds: the kernel finds and clears it, a virtual machine
-//! gets it from its host, a file system records that it is dirty. A segment of the log has 512
-//! pages. When the put that opens a segment took their faults, they cost 6 to 10 ms, and a third to
-//! a half of the time of creating a store (`record/2026-11-21-xeon-2core/prefault`).
+//! The first access to a page costs microseconds: the kernel finds and clears the page, a virtual
+//! machine gets it from its host, a file system marks it dirty. A log segment has 512 pages. When
+//! the put that opens a segment took these faults itself, they cost 6 to 10 ms, and a third to a
+//! half of the time of filling a new store (`record/2026-11-21-xeon-2core/prefault`).
 //!
-//! The thread starts with the first large segment, or where a table in memory has 16 MiB. When nothing
-//! has been asked of it for a second, the table has stopped growing fast, and it does what was left for
-//! that time.
+//! The thread starts with the first large segment, or when a table in memory reaches 16 MiB. If it
+//! gets no request for a second, the table has stopped growing fast, and it does the work deferred
+//! to idle times.
 
 use std::collections::VecDeque;
 use std::sync::MutexGuard;
@@ -15,18 +15,17 @@ use std::time::{Duration, Instant};
 
 use crate::background::{Monitor, Worker};
 
-/// Work that prepares memory. It cannot fail: the page faults of the writer do what it leaves
-/// undone.
+/// Work that prepares memory. It need not succeed: the writer faults in whatever is missing.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
-/// Time without a request after which the thread does what is left for idle times.
+/// Time without a request after which the thread does its idle work.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The number of a request.
+/// Identifies a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-/// The thread, and the requests that it waits for.
+/// The thread and its queue of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Prefaulter(Worker<State>);
 
@@ -34,18 +33,19 @@ pub(crate) struct Prefaulter(Worker<State>);
 struct State {
     asked_count: u64,
     waiting: VecDeque<(Ticket, Work)>,
-    /// What to do when there has been no request for [`IDLE`].
+    /// The work to do when there has been no request for [`IDLE`].
     when_idle: Option<Work>,
     running: Option<Ticket>,
     is_stopped: bool,
 }
 
 impl Prefaulter {
-    /// Has `work` done soon.
+    /// Requests `work` to be done soon.
     #[cold]
     pub(crate) fn ask(&self, work: Work) -> Ticket {
         if !self.0.is_here() {
-            // In a child of a fork, a table in memory takes its faults as it touches the pages.
+            // The child of a fork has no such thread; a table in memory faults in its pages as it
+            // accesses them.
             return Ticket(0);
         }
         let ticket = self.0.shared().change(|state| {

@@ -1,8 +1,9 @@
-//! A thread that shows other processes what the lookups of a handle cost.
+//! A background thread that publishes the cost of lookups to other processes.
 //!
-//! A lookup adds to counters of its thread in this process, see [`instrument`](crate::instrument). Ten
-//! times a second the thread sums them up, and adds what is new to the counts in the file, see
-//! [`shared_counts`](crate::storage::shared_counts). So a lookup costs what it does without the thread.
+//! A lookup adds to the counters of its thread in this process: see
+//! [`instrument`](crate::instrument). Ten times a second this thread sums them up, and adds the
+//! difference to the counts in the file: see [`shared_counts`](crate::storage::shared_counts). So
+//! publishing does not make a lookup more expensive.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,26 +1,26 @@
-//! A handle that reads a file beside a process that writes it.
+//! A handle that reads a file while another process may write to it.
 //!
-//! It looks up keys as the writer's own threads do, in the same pages. What they learn from the writer's
-//! memory it learns from the file:
+//! It looks up keys like the writer's own threads, in the same pages. What those learn from the
+//! memory of the writer, it learns from the file:
 //!
 //! | what | how |
 //! |---|---|
-//! | that nobody uses again what it reads | its [`Seat`]: a pin that the writer sees, taken before anything is looked at |
+//! | that what it reads is not overwritten | its [`Seat`]: a pin that the writer sees, taken before anything is read |
 //! | that the index has a new piece | a bucket or a line beyond those that are mapped |
-//! | that a piece has moved or gone | the piece epoch, looked at before a lookup and after it |
-//! | that the file is larger | a record beyond the end that is known |
+//! | that a piece was moved or removed | the piece epoch, compared before and after a lookup |
+//! | that the file has grown | a record beyond the known end |
 //!
 //! # Why a lookup is right
 //!
-//! Records: the argument of [`pins`](crate::pins), word for word. Lines: a piece that has moved or gone
-//! may be used for something else as soon as the piece epoch has changed. What was read in it counts only
-//! if the epoch is still the same afterwards, and then all of it was read before. The end of the file
-//! stays while anybody is pinned.
+//! For records, the argument of [`pins`](crate::pins) applies unchanged. For lines: a piece that
+//! was moved or removed may be reused as soon as the piece epoch has changed. What was read from it
+//! is valid only if the epoch is unchanged afterwards, in which case all of it was read before the
+//! reuse. The file is not truncated while anybody holds a pin.
 //!
 //! # Invariants
 //!
 //! - Nothing of the store is written.
-//! - A child of a fork has a seat of its own, from its first lookup on.
+//! - The child of a fork gets a seat of its own with its first lookup.
 
 mod unfinished;
 

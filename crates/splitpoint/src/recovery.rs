@@ -1,10 +1,10 @@
 //! Opens a store, from whatever state the last writer left.
 //!
-//! | found | done | cost |
+//! | state of the file | action | cost |
 //! |---|---|---|
 //! | closed | the live tables are used as they are | O(1), or a pass over the index of a small file |
-//! | left by a killed process | what is after the last commit is applied | O(1) |
-//! | anything else | the index is built again from the newest checkpoint, if there is one, and the log after it: see `replay` | a pass over both |
+//! | left by a killed process | the records after the last commit are applied | O(1) |
+//! | anything else | the index is rebuilt from the newest checkpoint, if there is one, and the log after it: see `replay` | a pass over both |
 //!
 //! # Invariants
 //!

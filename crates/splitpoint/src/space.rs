@@ -1,4 +1,4 @@
-//! Which granules of the file are free. Pure: the caller extends the file and stores the list.
+//! The free granules of the file. Pure: the caller extends the file and stores the list.
 
 use crate::format::GRANULE_BYTES;
 

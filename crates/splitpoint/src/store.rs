@@ -115,9 +115,9 @@ pub(crate) struct Store {
     /// private index; only the one that opened it for a file that this handle may change; none if
     /// another process may change the file.
     readable_in: Origin,
-    /// What a handle has that reads beside a writer.
+    /// Set on a handle that reads beside a writer of another handle.
     pub(crate) reader: Option<Reader>,
-    /// What a handle that may write knows of readers in other processes, if it lets any in.
+    /// The readers of other handles that a writer must wait for, if it lets any in.
     pub(crate) others: Option<Arc<OtherReaders>>,
     /// Set on a handle that changes the file by turns.
     turns: Option<Box<Turns>>,
@@ -247,9 +247,9 @@ pub(crate) struct Opened {
     pub(crate) writer: Writer,
     pub(crate) recovery: Recovery,
     pub(crate) durable_lsn: u64,
-    /// What a handle has that reads beside a writer.
+    /// Set on a handle that reads beside a writer of another handle.
     pub(crate) reader: Option<Reader>,
-    /// What a handle that may write knows of readers in other processes, if it lets any in.
+    /// The readers of other handles that a writer must wait for, if it lets any in.
     pub(crate) others: Option<Arc<OtherReaders>>,
     /// Begins a turn, on a handle that takes turns.
     pub(crate) take_over: Option<Box<dyn TakeOver>>,

@@ -1,4 +1,4 @@
-//! `Draft`: what a transaction has changed so far, in memory, and beyond its bound in files.
+//! `Draft`: the changes of a transaction so far, in memory or, beyond its bound, in files.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::key_list::KeyList;
 use crate::options::Durability;
 use crate::store::{HashedChange, Store, Writer};
 
-/// The changes of a transaction, in their order; a key without a value is deleted.
+/// The changes of a transaction, in order. A key without a value is a delete.
 pub(super) enum Draft {
     Memory(KeyList),
     /// Shared with its scans.
@@ -22,11 +22,11 @@ impl Default for Draft {
     }
 }
 
-/// The first changes of a draft, as far as they are still the same.
+/// A prefix of the changes of a draft, for a rollback.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pub(super) change_count: u64,
-    /// The serial number of the last of them.
+    /// The serial number of the last change of the prefix, to detect that it has been rolled back.
     serial: u64,
 }
 
@@ -57,7 +57,7 @@ impl Draft {
         }
     }
 
-    /// Adds a change of a transaction on `store`. After an error it is as before.
+    /// Adds a change of a transaction on `store`. After an error the draft is unchanged.
     pub(super) fn add(&mut self, store: &Store, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let hash = store.hash_of(key);
         if let Self::Memory(list) = self {

@@ -1,4 +1,4 @@
-//! `Spill`: the changes of a transaction that does not fit memory, in files without names.
+//! `Spill`: the changes of a transaction beyond its memory bound, in unnamed files.
 //!
 //! ```text
 //! bytes     key value key value ...           one behind the other
@@ -6,9 +6,9 @@
 //! newest    hash -> the last entry with it    a store of its own
 //! ```
 //!
-//! Nobody but the transaction sees them; they need not be durable, since nothing of them counts before the log
-//! of the store has it. Their room is given back when the transaction ends, and by the system when the process
-//! does.
+//! Only the transaction sees these files. They need not be durable, because a change has no effect
+//! before it is in the log of the store. Their space is freed when the transaction ends, or by the
+//! system when the process does.
 
 use crate::batch::Change;
 use crate::error::{Error, Result};
@@ -21,33 +21,34 @@ use crate::storage::unnamed_file::{UnnamedBytes, UnnamedFile};
 use crate::store::{Changes, Store, in_fork};
 use crate::table::PutMode;
 
-/// Changes in the order in which they were made, each found again by its key.
+/// Changes in order, with lookup by key.
 pub(super) struct Spill {
     bytes: UnnamedBytes,
     entries: UnnamedBytes,
     newest: Store,
     added_count: u64,
-    /// A child has the same files, and must not write to them.
+    /// The process that created the files: the child of a fork shares them, and must not write to
+    /// them.
     origin: Origin,
-    /// Whether an error has left it unfit to say what was changed.
+    /// Whether an error has made the list of changes unreliable.
     is_broken: bool,
 }
 
 /// Size in bytes of an entry.
 const ENTRY_BYTES: u64 = 48;
-/// The size of a value that is none.
+/// The value size of a delete.
 const NO_VALUE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u64,
-    /// From 1 on, in the order of adding; never given twice.
+    /// Counts from 1, in the order of insertion; never reused.
     serial: u64,
-    /// Where the key begins; the value follows it.
+    /// Offset of the key in `bytes`; the value follows it.
     start: u64,
     key_bytes: u64,
     value_bytes: u64,
-    /// The number of the entry before this one with the same hash, from 1 on; 0 for none.
+    /// The number, from 1 on, of the previous entry with the same hash; 0 for none.
     earlier: u64,
 }
 

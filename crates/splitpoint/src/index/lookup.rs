@@ -1,7 +1,7 @@
-//! Find a key's slot: readers without a lock, and the writer.
+//! Finds the slot of a key: for readers, without a lock, and for the writer.
 //!
-//! The steps of a reader are compiled into each lookup, whatever the compiler would choose: as calls, they
-//! pass lines and results through memory, and `get_many` took half as long again.
+//! The steps of a reader are always inlined into each lookup: as calls, they pass lines and results
+//! through memory, and `get_many` took 1.5 times as long.
 
 use super::Lines;
 use super::line::{Line, LineNumber};
@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::linear::BucketIndex;
 
-/// Finds the record of a key, from any thread, while one writer changes the table.
+/// Finds the record of a key, on any thread, while one writer may change the table.
 ///
 /// `is_key` says whether the record at an address has the key that was hashed. If it reads records
-/// that the writer may use again, the caller holds a [pin](crate::pins); [`find_candidate`] is for one
-/// that does not want to pin for a miss. A record that is found was current during the call. A miss
-/// counts only if the bucket of the hash is still the same and nothing that was looked at has been
-/// used for something else: `docs/design.md` has the argument, under "Why is a lock-free miss right?".
+/// that the writer may overwrite, the caller must hold a [pin](crate::pins); [`find_candidate`]
+/// avoids the pin for a miss. A record that is found was current during the call. A miss is valid
+/// only if the hash still leads to the same bucket and no memory that was read has been reused:
+/// `docs/design.md` has the argument, under "Why is a lock-free miss right?".
 ///
 /// # Source
 ///
@@ -36,8 +36,8 @@ pub(crate) fn find<L: Lines + ?Sized, T>(
     }
 }
 
-/// The first line of a chain with a slot that has the tag of a hash. Its records have not been looked
-/// at.
+/// The first line of a chain with a slot that has the tag of a hash. Its records have not been read
+/// yet.
 pub(crate) struct Candidate<'a> {
     /// The word with the shape that led there.
     shape: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Candidate<'a> {
     slots: u32,
 }
 
-/// Where a lookup begins: the line of the bucket of a hash, which may still be on its way from memory.
+/// The start of a lookup: the bucket line of a hash, which may still be being prefetched.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
     /// The word with the shape that led there.
@@ -57,7 +57,7 @@ pub(crate) struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// Returns where the lookup of a hash begins.
+    /// Returns the start of the lookup of a hash.
     #[inline(always)]
     pub(crate) fn of_hash<L: Lines + ?Sized>(lines: &'a L, hash: u64) -> Self {
         Self::of_shape(lines, lines.shape().load(Ordering::Acquire), hash)
@@ -91,7 +91,8 @@ impl<'a> Start<'a> {
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
-            // As with a miss: a chain is too long to be true only if it has not moved under the reader.
+            // Like a miss, an error (a chain that is too long) is valid only if the chain has not
+            // changed under the reader.
             let after = lines.shape().load(Ordering::Acquire);
             if shape == after || is_same_place(shape, after, hash) {
                 return missed;

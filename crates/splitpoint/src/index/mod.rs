@@ -11,19 +11,18 @@
 //!
 //! - A slot changes only by one 8-byte store, and the table is valid after each store.
 //! - A record is complete before a slot holds its address.
-//! - Whatever moves is copied first, then the shape is published, then the old place is erased.
-//!   A reader that missed because of the erase sees the new shape when it looks again.
-//! - An overflow line or a bucket is used again only after the reuse epoch in the shape has
-//!   changed, so a reader that strayed into it looks again as well.
-//! - The epoch changes before the next store to a line when lines have moved, and what they left
-//!   behind keeps its slots.
+//! - A slot that moves is first copied, then the shape is published, then the old slot is erased. A
+//!   reader that misses because of the erasure sees the new shape when it checks again.
+//! - An overflow line or a bucket is reused only after the reuse epoch in the shape has changed, so
+//!   a reader that has strayed into it also checks again and retries.
+//! - When lines have moved in memory, the epoch changes before the next store to a line, and the
+//!   old copies keep their slots.
 //!
-//! `docs/design.md` shows why these make a lookup without a lock right.
+//! `docs/design.md` proves that with these invariants a lookup needs no lock.
 //!
 //! # Not here
 //!
-//! Keys: the callers compare them, so the index knows nothing of the log and can be built again
-//! from it.
+//! Keys: callers compare them, so the index does not depend on the log and can be rebuilt from it.
 
 pub(crate) mod line;
 pub(crate) mod lookup;
@@ -43,7 +42,7 @@ use crate::atomic::AtomicU64;
 use crate::linear::BucketIndex;
 use line::{Line, LineNumber};
 
-/// Where the lines of a table are.
+/// Access to the lines of a table.
 pub(crate) trait Lines {
     /// Returns the word with the shape of the table.
     fn shape(&self) -> &AtomicU64;
@@ -54,6 +53,6 @@ pub(crate) trait Lines {
     /// Returns an overflow line, or `None` if there is no such line.
     fn overflow(&self, line: LineNumber) -> Option<&Line>;
 
-    /// Returns how many overflow lines there may be: the bound on the length of a chain.
+    /// Returns the number of overflow lines, which bounds the length of a chain.
     fn overflow_line_count(&self) -> u64;
 }

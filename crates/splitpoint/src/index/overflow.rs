@@ -1,4 +1,4 @@
-//! Which overflow lines are free.
+//! The pool of free overflow lines.
 
 use super::line::LineNumber;
 

@@ -1,4 +1,4 @@
-//! The one word that readers look at before and after a search: bucket count and reuse epoch.
+//! The word that readers load before and after a search: bucket count and reuse epoch.
 
 use crate::linear::Geometry;
 
@@ -6,9 +6,9 @@ const COUNT_BITS: u32 = 33;
 
 /// The shape of a table, as one word: `epoch << 33 | bucket count`.
 ///
-/// The epoch changes before anything that a reader may be looking at is used for something else:
-/// an overflow line that left its chain, a bucket that a merge took away. It also changes when lines
-/// have moved in memory, so that a reader does not go on with the copy that they left behind.
+/// The epoch changes before memory that a reader may be reading is reused: an overflow line that
+/// has left its chain, or a bucket that a merge has removed. It also changes when lines have moved
+/// in memory, so that a reader does not continue with the stale copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) geometry: Geometry,
@@ -16,7 +16,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Unpacks a word of the writer's.
+    /// Unpacks a word that the writer has stored.
     #[inline]
     pub(crate) fn of_word(word: u64) -> Self {
         let bucket_count = word & ((1 << COUNT_BITS) - 1);

@@ -1,4 +1,4 @@
-//! One place in a bucket: a tag of the hash and the address of a record.
+//! A slot of a bucket: a tag of the hash and the address of a record.
 
 use crate::format::Addr;
 

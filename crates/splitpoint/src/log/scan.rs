@@ -87,7 +87,7 @@ impl<'a> LogWalk<'a> {
         self.compacted_head
     }
 
-    /// Returns where the next record is, or where the log ends.
+    /// Returns the position of the next record, or of the end of the log.
     pub(crate) fn position(&self) -> LogPosition {
         self.position
     }
@@ -256,7 +256,7 @@ impl<'a, T> Changes<'a, T> {
         Self { walk, batches: Batches::default(), record_count: 0 }
     }
 
-    /// Returns where the next record is, or where the log ends.
+    /// Returns the position of the next record, or of the end of the log.
     pub(crate) fn position(&self) -> LogPosition {
         self.walk.position()
     }

@@ -1,8 +1,9 @@
-//! `Unfinished`: the change that a killed process had appended and not committed.
+//! `Unfinished`: the change that a killed process had appended but not committed.
 //!
-//! Its slots are stored or not. A scan is of the last commit, and so are the lookups of a handle that finds
-//! such a change when it opens the file: of the keys concerned they return what the log says was there before.
-//! The next writer commits the change; from then on the slots count.
+//! Some of its slots may be stored already. Scans are of the last commit, and so are the lookups of
+//! a handle that finds such a change when it opens the file: for the keys concerned, they return
+//! the previous versions according to the log. The next writer commits the change; from then on the
+//! slots are valid.
 
 use crate::error::Result;
 use crate::format::Addr;

@@ -5,11 +5,11 @@
 //! `docs/durability.md`, "When the tables are trusted". This module looks for the symptoms of stale
 //! pages, and reads only the end of the log:
 //!
-//! | older than the rest | trace |
+//! | stale | symptom |
 //! |---|---|
-//! | the log | a record that was published and is not durable is invalid, or the log does not lead there |
-//! | the header | the log goes on behind the published commit by more than one change or batch |
-//! | pages of the index | one of the last [`LAST_CHANGES`] is not in its bucket |
+//! | the log | a published record that is not durable is invalid, or the log does not lead to it |
+//! | the header | the log continues after the published commit by more than one change or batch |
+//! | pages of the index | one of the last [`LAST_CHANGES`] changes is not in its bucket |
 //!
 //! Damage to durable records is not such a symptom, because a dropped page has its durable content
 //! on the disk. It is left to `check`: a replay would end the log there and lose every record after

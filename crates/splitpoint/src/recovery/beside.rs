@@ -1,10 +1,10 @@
 //! Opens a file read-only, beside a process that writes to it or may begin to.
 //!
-//! | found | done |
+//! | state of the file | action |
 //! |---|---|
 //! | a writer is there, or has closed the store | its tables are read as they are |
-//! | a killed writer has left the tables, valid as after each of its stores | the same; a change that it had not committed does not count, and the next writer completes it |
-//! | anything else | writers are kept out as long as the handle is open, and it makes an index of its own |
+//! | a killed writer has left the tables in the state after one of its stores | the same; its uncommitted change has no effect, and the next writer completes it |
+//! | anything else | the handle builds an index of its own, and keeps writers out while it is open |
 
 use std::sync::Arc;
 use std::thread;

@@ -7,12 +7,12 @@
 //!
 //! | byte | held | by |
 //! |---|---|---|
-//! | 2^62 - 1 | shared | whoever has the next byte, and as he has it. Exclusively: a process that is about to close a descriptor of a file that it has claimed, until it has its claim again |
-//! | 2^62 | shared | every handle. Exclusively: one that lets nobody else in, for its session or while it makes the tables |
+//! | 2^62 - 1 | shared | every holder of the next byte, in the same mode. Exclusively: a process that is about to close a descriptor of a file that it has claimed, until it has renewed its claim |
+//! | 2^62 | shared | every handle. Exclusively: a handle that excludes all others, for its session or while it rebuilds the tables |
 //! | 2^62 + 1 | exclusively | the handle that may change the file. Shared: readers that keep writers out |
-//! | 2^62 + 2 | exclusively | a writer that is opening the file: the others wait |
-//! | 2^62 + 3 | shared | readers that wait to keep writers out: a handle that keeps the place of the writer between its turns gives it up |
-//! | 2^62 + 16, 2^62 + 17 | shared | readers that may not write to the reader table, while they read: one byte for each parity. A backup of a file has the first one while it reads the log |
+//! | 2^62 + 2 | exclusively | a writer that is opening the file, for which readers wait |
+//! | 2^62 + 3 | shared | readers that wait to keep writers out, to make a handle that keeps the writer's place between turns give it up |
+//! | 2^62 + 16, 2^62 + 17 | shared | readers without a place in the reader table, while they read: one byte for each parity. A backup of a file has the first one while it reads the log |
 //! | 2^62 + 64 + i | exclusively | the reader whose place in the reader table is i, from 1 to 62 |
 //! | 2^62 + 127 | shared | handles that add to the counts of lookups in the last place |
 //!

@@ -1,6 +1,7 @@
-//! Sleep on a word that processes share, and wake who does.
+//! Futex: sleeping on a word that processes share, and waking the sleepers.
 //!
-//! The kernel knows the word by its file and its offset there, wherever it is mapped.
+//! The kernel identifies the word by its file and offset, so the processes may map it at different
+//! addresses.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;

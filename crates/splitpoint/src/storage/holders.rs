@@ -1,8 +1,8 @@
-//! Who has a file locked, for messages.
+//! Finds out, for messages, who has a file locked.
 //!
-//! The kernel says that a byte is locked, and by which process the whole file is (`/proc/locks`). Of a lock
-//! that belongs to an open file description it names no process: for those there are the words that a
-//! writer leaves in the live header and a reader in its place.
+//! The kernel says whether a byte is locked, and which process has locked the whole file
+//! (`/proc/locks`). For a lock of an open file description it names no process; those come from the
+//! words that a writer leaves in the live header and a reader in its place of the reader table.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};

@@ -1,4 +1,4 @@
-//! How much memory this process may use, and how much address space is left.
+//! Limits of this process: available memory, and address space left.
 
 use std::fs;
 use std::path::{Path, PathBuf};

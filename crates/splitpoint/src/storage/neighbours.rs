@@ -1,6 +1,5 @@
-//! What the handles of one file, in all processes, tell each other by locks: see
-//! [`byte_locks`] for the bytes, [`reader_table`](super::reader_table) for what they
-//! look at.
+//! Coordination by locks between the handles of one file, in all processes: see [`byte_locks`] for
+//! the bytes, [`reader_table`](super::reader_table) for the pins.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -25,14 +24,14 @@ use crate::options::{Access, Sharing};
 /// The reader table in the file.
 const TABLE: std::ops::Range<u64> = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
 
-/// How long one that waits to keep writers out sleeps at least and at most between two looks.
+/// Shortest and longest polling interval of a reader that waits to keep writers out.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
-/// Free bytes that a file system which never writes in place must have for a store to the table.
+/// Free bytes that a copy-on-write file system must have for a store to the table.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
 
-/// The other handles of a file, in this process and in others, as locks tell of them.
+/// The other handles of a file, in all processes, as far as locks show them.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     file: Arc<OwnFile>,
@@ -57,7 +56,7 @@ impl Neighbours {
         Self { is_of_program: true, ..Self::new(file, claims) }
     }
 
-    /// Notes where this handle has the reader table mapped once it is open.
+    /// Sets the mapping of the reader table, once the handle is open.
     pub(super) fn set_table(&self, table: ReaderTable) {
         let set = self.table.set(table);
         debug_assert!(set.is_ok(), "a handle maps its header once");
@@ -68,8 +67,8 @@ impl Neighbours {
         self.is_of_program
     }
 
-    /// Locks a file for a handle that may change it; returns whether nobody stands in the way. Others are
-    /// kept out as far as possible until [`let_others_in`](Self::let_others_in).
+    /// Tries to lock a file for a handle that may change it, and returns whether that succeeded.
+    /// Until [`let_others_in`](Self::let_others_in), other handles are excluded as far as possible.
     pub(crate) fn try_lock_to_write(file: &File, sharing: Sharing) -> io::Result<bool> {
         let exclusively = |byte| byte_locks::try_lock(file, byte, LockKind::Exclusive);
         let is_present = || byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared);
@@ -89,7 +88,7 @@ impl Neighbours {
         Ok(is_in)
     }
 
-    /// Locks a file for a handle that only reads; returns whether nobody stands in the way.
+    /// Tries to lock a file for a read-only handle, and returns whether that succeeded.
     pub(crate) fn try_lock_to_read(file: &File, sharing: Sharing) -> io::Result<bool> {
         if sharing == Sharing::Exclusive {
             let is_in = byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)?
@@ -106,8 +105,8 @@ impl Neighbours {
             // `flock` is the program's.
             return Ok(true);
         }
-        // Beside a writer of this version it may read, beside anything else that has the file locked not:
-        // a copy that is being made, a writer that knows nothing of readers.
+        // It may read beside a writer of this version, but not beside any other holder of `flock`,
+        // such as a copy in progress or a writer that does not support readers.
         if try_flock_shared(file)? {
             file.unlock()?;
         } else if !byte_locks::is_locked_exclusively(file, LockByte::WRITER)? {
@@ -117,7 +116,7 @@ impl Neighbours {
         Ok(true)
     }
 
-    /// Locks the file for the opening of a handle; returns whether nobody stands in the way.
+    /// Tries to lock the file to open a handle, and returns whether that succeeded.
     pub(crate) fn try_lock_to_open(&self, access: Access, sharing: Sharing) -> io::Result<bool> {
         let file = self.file.checked()?;
         match access {
@@ -126,17 +125,18 @@ impl Neighbours {
         }
     }
 
-    /// Lets go of every lock when the handle is closed. Closing the file would do so, unless a child of a
-    /// fork has it open: one that reads without the tables in the file needs the lock as its parent did.
+    /// Releases every lock when the handle is closed. Closing the file is not enough, because the
+    /// child of a fork may have it open. Not for a handle with a private index, whose child needs
+    /// the lock as well.
     pub(crate) fn let_go(&self) {
         if !self.is_private.load(Ordering::Relaxed) {
             Self::unlock(&self.file);
         }
     }
 
-    /// Lets go of every lock.
+    /// Releases every lock.
     pub(crate) fn unlock(file: &File) {
-        // Without the locks nothing is left to do.
+        // Ignore errors: there is nothing left to do about them.
         let _ = byte_locks::unlock_all(file);
         let _ = file.unlock();
     }
@@ -151,7 +151,7 @@ impl Neighbours {
         byte_locks::is_locked_exclusively(file, LockByte::WRITER).unwrap_or(true)
     }
 
-    /// Returns whether nobody has locked the whole file but handles that take turns, and readers.
+    /// Returns whether only handles that take turns, and readers, have the file locked.
     pub(crate) fn is_open_to_turns(file: &File) -> bool {
         let is_free = try_flock_shared(file).unwrap_or(false);
         is_free && file.unlock().is_ok()
@@ -162,12 +162,12 @@ impl Neighbours {
         byte_locks::is_locked(file, LockByte::PRESENCE).unwrap_or(false)
     }
 
-    /// Returns whether another handle is opening the file to write.
+    /// Returns whether another handle is opening the file for writing.
     pub(crate) fn is_opened_by_other(&self) -> bool {
         Self::is_being_opened(&self.file)
     }
 
-    /// Returns whether a handle is open that may change the file.
+    /// Returns whether a handle that may change the file is open.
     pub(crate) fn has_writer(&self) -> bool {
         Self::is_being_written(&self.file)
     }
@@ -177,36 +177,38 @@ impl Neighbours {
         Self::is_being_opened(&self.file)
     }
 
-    /// Returns whether whoever may change the file now has it for a turn only.
+    /// Returns whether the present writer of the file has only a turn.
     pub(super) fn is_written_by_turns(file: &File) -> bool {
         let is_shut = byte_locks::is_locked_exclusively(file, LockByte::PRESENCE).unwrap_or(true);
         !is_shut && Self::is_open_to_turns(file)
     }
 
-    /// Returns whether anybody reads the file and says so by a lock alone, also beside a handle that lets no
-    /// reader in: a copy is made of its log.
+    /// Returns whether anybody reads the file under a byte lock only. That may happen even beside a
+    /// handle that lets no reader in: a backup of its log.
     pub(crate) fn is_read_by_lock(&self) -> bool {
-        // Nothing is cut off that somebody may look at.
+        // If in doubt, assume a reader: the file must not be truncated under it.
         let is_locked =
             |parity| byte_locks::is_locked(&self.file, LockByte::pin(parity)).unwrap_or(true);
         is_locked(0) || is_locked(1)
     }
 
-    /// Returns whether a reader waits for the place of the writer.
+    /// Returns whether a reader waits for the writer's place.
     pub(crate) fn is_turn_asked_for(&self) -> bool {
         let file = self.file.checked();
         file.is_ok_and(|file| byte_locks::is_locked(file, LockByte::ASKED).unwrap_or(false))
     }
 
-    /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in); returns
-    /// `false` if there is one. It waits for the end of a turn as long as `wait_max`.
+    /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in) is
+    /// called. Returns `false` if there is a writer, after waiting up to `wait_max` for the end of
+    /// a turn.
     pub(crate) fn keep_writers_out(&self, wait_max: Duration) -> io::Result<bool> {
         let is_kept = keep_writers_out(self.file.checked()?, wait_max)?;
         self.is_private.store(is_kept, Ordering::Relaxed);
         Ok(is_kept)
     }
 
-    /// Keeps writers out for a moment, and leaves `flock` to the program; returns `false` if one has his turn.
+    /// Keeps writers out for a moment, without `flock`, which belongs to the program. Returns
+    /// `false` if a handle has its turn.
     pub(crate) fn keep_turns_out(&self) -> io::Result<bool> {
         byte_locks::try_lock(self.file.checked()?, LockByte::WRITER, LockKind::Shared)
     }
@@ -216,7 +218,7 @@ impl Neighbours {
         byte_locks::unlock(self.file.checked()?, LockByte::WRITER)
     }
 
-    /// Lets go of every lock, for a handle that has none between its calls.
+    /// Releases every lock, for a handle that holds none between calls.
     pub(crate) fn let_go_between_calls(&self) -> io::Result<()> {
         byte_locks::unlock_all(self.file.checked()?)
     }

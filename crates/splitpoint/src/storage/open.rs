@@ -23,16 +23,16 @@ use super::waiting::Waiting;
 use crate::error::{Error, Result, Unsupported};
 use crate::options::{Access, Create, Options, Sharing};
 
-/// Number of times that a file which other processes keep replacing is opened before it counts as
+/// Number of attempts to open a file that other processes keep replacing, before it counts as
 /// locked.
 pub(super) const OPENINGS_MAX: u32 = 100;
-/// How long a reader waits at least for a writer that is opening the file.
+/// Minimum time for which a reader waits for a writer that is opening the file.
 pub(crate) const OPENING_WAIT: Duration = Duration::from_secs(30);
-/// How long a writer waits at least where none is.
+/// Minimum time for which an open waits if there is no writer.
 const MOMENT: Duration = Duration::from_millis(50);
-/// How long to wait at most between two looks at a file that is locked.
+/// Longest polling interval while a file is locked.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a handle waits for its turn, unless the options say otherwise.
+/// Default for how long a handle waits for its turn.
 pub(crate) const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// A file that this handle has locked and mapped.
@@ -43,7 +43,7 @@ pub(crate) struct Locked {
     pub(crate) is_new: bool,
 }
 
-/// Opens the file at `path` and locks it, which may wait for others as long as the options say.
+/// Opens the file at `path` and locks it, waiting for other handles as long as the options allow.
 ///
 /// A new file is empty; an existing one has not been read.
 pub(crate) fn open_and_lock(
@@ -54,11 +54,11 @@ pub(crate) fn open_and_lock(
     open_and_lock_with(path, options, waiting, || ())
 }
 
-/// Does the same as [`open_and_lock`], and calls `before_lock` between each opening and the lock.
+/// Like [`open_and_lock`], but calls `before_lock` after each open, before the lock.
 ///
-/// The process that held the lock at the opening may have given the name to another file before
-/// releasing it, as a rehash and a backup do. Changes to the file that had the name would be lost
-/// with it, so this checks the name again under the lock.
+/// The process that held the lock at the time of the open may have renamed another file over this
+/// one before releasing it, as a rehash and a backup do. Changes to the old file would be lost with
+/// it, so this checks the name again under the lock.
 fn open_and_lock_with(
     path: &Path,
     options: &Options,
@@ -68,11 +68,12 @@ fn open_and_lock_with(
     waiting.begin_step();
     let mut opening_count = 0;
     let mut was_refused = false;
-    // The file of the last look, while the name leads to it: claims of this process end where it is closed, and
-    // another one could come before they are taken anew.
+    // The file of the last attempt, reused while it still has the name: closing it would end claims
+    // of this process on the file, and another process could get in before they are renewed.
     let mut kept: Option<(OtherFile, Status)> = None;
     while opening_count < OPENINGS_MAX {
-        // The program may have closed its number meanwhile, and another file have it.
+        // The program may have closed the descriptor in the meantime, and its number may belong to
+        // another file.
         let is_kept = |(file, opened): &(OtherFile, Status)| {
             leads_to(path, opened) && Status::of(file).is_ok_and(|now| now.is_same_file(opened))
         };
@@ -81,7 +82,8 @@ fn open_and_lock_with(
             (file, opened, false)
         } else {
             let (file, opened, is_new) = open(path, options)?;
-            // Whatever ends the attempt, a panic of the program's functions too.
+            // Wrapped, so that it is closed properly however the attempt ends, also by a panic of
+            // the program's functions.
             let file = OtherFile::new(file, &opened);
             refuse_network(&file, path)?;
             before_lock();
@@ -92,18 +94,20 @@ fn open_and_lock_with(
             let wait_min = match options.access {
                 Access::ReadOnly if Neighbours::is_being_opened(&file) => OPENING_WAIT,
                 _ if awaits_turn => turn_wait_min(options),
-                // A reader that comes locks the file for a moment.
+                // An opening reader locks the file for a moment.
                 _ if !Neighbours::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
             };
-            // The others may have let this one in between the two looks.
+            // The lock may have been released between the attempt and this check, so try once more
+            // before failing.
             if was_refused && (waiting.is_late(wait_min) || options.stops_waiting()) {
                 return Err(refused(path, &file, options));
             }
             waiting.tell(|| refused(path, &file, options));
             let pause = LOOK_AGAIN.min(waiting.step_elapsed());
             let is_handed_over = awaits_turn && wait_for_turn(&file, options.access, pause);
-            // One that this attempt has made may be another's store by the next look.
+            // Do not reuse a file that this attempt has created: by the next attempt it may be the
+            // store of another process.
             kept = (!is_new).then_some((file, opened));
             if std::mem::replace(&mut was_refused, true) && !is_handed_over {
                 thread::sleep(pause);
@@ -111,7 +115,8 @@ fn open_and_lock_with(
             continue;
         }
         if !leads_to(path, &opened) {
-            // As in `Mapped`: a child of a fork may have the file open for a moment.
+            // Unlock explicitly, as in `Mapped`: the child of a fork may have the file open for a
+            // moment.
             Neighbours::unlock(&file);
             opening_count += 1;
             continue;
@@ -128,7 +133,7 @@ fn open_and_lock_with(
     Err(Error::Locked { path: path.to_path_buf(), holders: Vec::new() })
 }
 
-/// Maps a file that the program has opened, and shares its description.
+/// Maps a file that the program has opened, sharing its file description.
 pub(crate) fn share(
     file: &SharedFile,
     options: &Options,
@@ -143,15 +148,15 @@ pub(crate) fn share(
     let storage = storage.map_err(|source| io_error("map", file.path(), source))?;
     if let Some(neighbours) = storage.neighbours() {
         wait_for_lock(neighbours, file, options, waiting)?;
-        // Whoever had it before may have made it longer.
+        // A previous holder of the lock may have extended the file.
         storage.see_size().map_err(|source| io_error("map", file.path(), source))?;
     }
     storage.trust_until_opened();
     Ok(storage)
 }
 
-/// Locks a file for the opening of a handle that takes turns. The description stays open while it waits:
-/// closing one ends the locks that the program has of the file.
+/// Locks a file to open a handle that takes turns. The descriptor stays open during the wait,
+/// because closing it would end the program's own locks on the file.
 fn wait_for_lock(
     neighbours: &Neighbours,
     file: &SharedFile,
@@ -164,7 +169,8 @@ fn wait_for_lock(
         if is_in.map_err(|source| io_error("lock", file.path(), source))? {
             return Ok(());
         }
-        // One that has it for itself may be a call: of a reorganization, of a handle that makes a store.
+        // An exclusive holder may be only a call, such as a reorganization or the creation of a
+        // store.
         if waiting.is_late(turn_wait_min(options)) || options.stops_waiting() {
             return Err(locked(file.path(), file.file()));
         }
@@ -196,16 +202,17 @@ pub(crate) fn claim_to_read(
     }
 }
 
-/// Returns how long an open waits at least for its turn. Its program may bound all of its waits instead.
+/// Returns the minimum time for which an open waits for its turn, unless the program has bounded
+/// all of its waits.
 fn turn_wait_min(options: &Options) -> Duration {
     if options.lock_timeout.is_some() { Duration::ZERO } else { TURN_WAIT }
 }
 
-/// Returns whether a handle that takes turns, or a reader that keeps them out, was refused because somebody
-/// else has his.
+/// Returns whether a handle that takes turns, or a reader that excludes such handles, was refused
+/// because another handle has its turn.
 fn is_turn_awaited(file: &File, options: &Options) -> bool {
     match (options.access, options.sharing) {
-        // One that has the file for itself has all of it locked.
+        // An exclusive handle has the whole file locked.
         (Access::ReadWrite, Sharing::Shared) => Neighbours::is_open_to_turns(file),
         (Access::ReadWrite, Sharing::PerCall) => true,
         (Access::ReadOnly, Sharing::Exclusive) => Neighbours::is_written_by_turns(file),
@@ -213,7 +220,8 @@ fn is_turn_awaited(file: &File, options: &Options) -> bool {
     }
 }
 
-/// Sleeps until somebody's turn is over, for at most `pause`, and has him know; returns whether it did.
+/// Requests the turn, and sleeps until the present one is over, for at most `pause`. Returns
+/// whether it slept.
 fn wait_for_turn(file: &File, access: Access, pause: Duration) -> bool {
     if access == Access::ReadWrite {
         return wait_for_hand_over(file, pause);
@@ -223,7 +231,7 @@ fn wait_for_turn(file: &File, access: Access, pause: Duration) -> bool {
     true
 }
 
-/// Locks a file for a handle; returns whether nobody stands in the way.
+/// Tries to lock a file for a handle, and returns whether that succeeded.
 fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
     match options.access {
         Access::ReadWrite => Neighbours::try_lock_to_write(file, options.sharing),
@@ -231,13 +239,13 @@ fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
     }
 }
 
-/// Returns whether the name leads to this open file.
+/// Returns whether this open file still has the name.
 pub(super) fn is_named(file: &File, path: &Path) -> Result<bool> {
     let opened = Status::of(file).map_err(|source| io_error("read the size of", path, source))?;
     Ok(leads_to(path, &opened))
 }
 
-/// Returns whether a name leads to the file that was opened.
+/// Returns whether a path leads to the file that was opened.
 pub(super) fn leads_to(path: &Path, opened: &Status) -> bool {
     Status::at(path).is_ok_and(|named| named.is_same_file(opened))
 }
@@ -249,13 +257,13 @@ pub(crate) struct Observed {
     pub(crate) observer: Observer,
 }
 
-/// What an observer of a file can ask the system about it.
+/// Observes the locks of a file without holding the lock of a handle.
 #[derive(Debug)]
 pub(crate) struct Observer {
     file: OtherFile,
 }
 
-/// Locks writers out until it is dropped.
+/// Keeps writers out until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WritersOut<'a>(&'a File);
 
@@ -266,7 +274,7 @@ impl Drop for WritersOut<'_> {
     }
 }
 
-/// No writer cuts the file until this is dropped.
+/// Keeps writers from truncating the file until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reading<'a>(&'a File);
 
@@ -278,8 +286,8 @@ impl Drop for Reading<'_> {
 }
 
 impl Observer {
-    /// Keeps the file from being cut, by the lock of a reader that has no place. Whoever has locked all of the
-    /// file has locked this byte, too, and lets no writer in.
+    /// Keeps the file from being truncated, by the lock of a reader without a place. A program that
+    /// has locked the whole file has locked this byte, too, and lets no writer in.
     pub(crate) fn begin_reading(&self) -> io::Result<Reading<'_>> {
         byte_locks::try_lock(&self.file, LockByte::pin(0), LockKind::Shared)?;
         Ok(Reading(&self.file))
@@ -290,7 +298,7 @@ impl Observer {
         Neighbours::is_being_opened(&self.file)
     }
 
-    /// Locks writers out, or returns `None` if there is one.
+    /// Keeps writers out, or returns `None` if there is a writer.
     pub(crate) fn keep_writers_out(&self) -> Option<WritersOut<'_>> {
         let is_kept = try_keep_writers_out(&self.file).is_ok_and(|is_kept| is_kept);
         is_kept.then_some(WritersOut(&self.file))

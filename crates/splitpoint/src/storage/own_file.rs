@@ -1,11 +1,12 @@
-//! `OwnFile`: a file whose descriptor a program may close under its owner.
+//! `OwnFile`: a file whose descriptor the program may close behind the back of its owner.
 //!
-//! Daemons close all descriptors from 3 up, and then open files of their own, which get the same numbers.
-//! What is written through such a number goes into a stranger's file, and closing it closes that.
+//! Daemons close all descriptors from 3 up, and then open files of their own, which get the same
+//! numbers. A write through such a number goes to an unrelated file, and a close closes that file.
 //!
-//! Whose file it is says `fstat`. It costs as much as a lock, of which a turn has three, so a description that
-//! nobody else has can be *marked*: its position, which no call here uses, is a random number of terabytes. Where
-//! the number leads to a description with that position, it is this one. Any other position says nothing.
+//! `fstat` tells which file a descriptor has. But it costs as much as a lock, of which a turn has
+//! three. So a description that nobody else uses can be *marked*: its file position, which no call
+//! here uses, is set to a random number of terabytes. A descriptor with that position is this one;
+//! any other position proves nothing.
 
 use std::fs::File;
 use std::io;

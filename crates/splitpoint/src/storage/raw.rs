@@ -1,7 +1,7 @@
-//! A file read by calls instead of a mapping, for repair.
+//! Reads a file by system calls instead of a mapping, for repair.
 //!
-//! A sector that the disk can no longer read is then an error for its bytes; through a mapping it
-//! would end the process by a signal.
+//! An unreadable sector of the disk is then an error for its bytes; through a mapping it would
+//! raise a signal and end the process.
 
 use std::fmt;
 use std::fs::OpenOptions;

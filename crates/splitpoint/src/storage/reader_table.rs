@@ -1,20 +1,22 @@
-//! The reader table: what processes that read a file tell the one that writes it.
+//! The reader table, in which the readers of a file in other processes count their pins for the
+//! writer.
 //!
-//! A reader of another process pins as one of the writer's process does (see [`pins`](crate::pins)): it
-//! counts itself before it loads a slot, so that nothing it may look at is used again. Its counters are
-//! in the file, in a *place* of its own; which places have an owner the kernel knows, by a lock on the
-//! byte of each. An owner that was killed has no lock any more, and what it counted is erased.
+//! A reader of another process pins like one of the writer's process (see [`pins`](crate::pins)):
+//! it counts itself before it loads a slot, so that nothing it may read is reused. Its counters are
+//! in the file, in a *place* of its own. Each place has a lock byte, so the kernel knows which
+//! places have an owner. The lock of a killed owner is gone, and its counts are erased.
 //!
-//! A reader without a place, because all are taken or because it may not write the file, locks the byte
-//! of the parity while it reads: the same protocol, a system call at a time.
+//! A reader without a place, because all are taken or because it may not write to the file, locks
+//! the byte of the parity while it reads: the same protocol, with a system call instead of each
+//! count.
 //!
 //! # Invariants
 //!
-//! - A place is stored to by the owner of its lock alone, except for the word that tells it of moments
-//!   that are given up, which the writer stores.
-//! - Of the store the table says only who had the last turn, and whether and when he was closed in order.
-//!   Whoever opens the store believes that as far as the live header agrees. Whatever else it says counts
-//!   only while somebody has the file open.
+//! - Only the owner of its lock stores to a place, except for the word about evicted moments, which
+//!   the writer stores.
+//! - About the store itself, the table says only which handle had the last turn, and whether and
+//!   when that handle was closed in order. An open trusts this as far as the live header agrees.
+//!   The rest of the table is meaningful only while some handle has the file open.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -70,10 +72,10 @@ const SINCE: usize = 3;
 const MOMENT: usize = 4;
 const MOMENT_BYTES: usize = 5;
 const EVICTED: usize = 6;
-/// In the words with moments, so that a moment at the beginning of the log is not 0.
+/// A flag in the words with moments, so that a moment at the beginning of the log is not 0.
 const IS_MOMENT: u64 = 1;
 
-/// How long a reader that comes waits at most for the end of a move that has begun.
+/// Longest time for which a new reader waits for the end of a move.
 const MOVE_WAIT: Duration = Duration::from_secs(1);
 
 /// The reader table, at byte 12288 of the file: 64 places of 64 bytes, the first of which is the head.
@@ -117,7 +119,7 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct ReaderTable {
     map: Arc<Reservation>,
-    /// Where it is in the mapping.
+    /// Offset of the table in the mapping.
     start: usize,
 }
 
@@ -126,13 +128,13 @@ pub(crate) struct ReaderTable {
 pub(crate) struct TakenPlace {
     pub(crate) place: usize,
     pub(crate) pid: u32,
-    /// For how long the owner has had the file open.
+    /// The time since the owner opened the file.
     pub(crate) age: Duration,
-    /// Whether it holds anything.
+    /// Whether the owner has pins.
     pub(crate) is_pinned: bool,
 }
 
-/// A moment that a reader looks back to: see [`moments`](crate::moments).
+/// A published moment of a reader: see [`moments`](crate::moments).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PublishedMoment {
     place: usize,
@@ -150,8 +152,8 @@ impl ReaderTable {
         Ok(Self { map: Arc::new(map), start: 0 })
     }
 
-    /// Takes the table that is `start` bytes behind the beginning of a mapping, for a handle that has mapped it
-    /// there for reading and writing when it is used.
+    /// Returns the table `start` bytes into a mapping. It must be mapped there for reading and
+    /// writing before it is used.
     pub(super) fn within(map: Arc<Reservation>, start: u64) -> Self {
         assert!(start.is_multiple_of(GRANULE_BYTES));
         assert!(start + READER_TABLE_BYTES <= map.span().bytes);
@@ -169,8 +171,8 @@ impl ReaderTable {
         unsafe { &*self.span().base.cast_const().cast() }
     }
 
-    /// Returns the halves of a word that processes sleep on by the first one; the word itself is only erased, by
-    /// a handle that is alone.
+    /// Returns the halves of a word on whose first half processes sleep. The word as a whole is
+    /// only erased, by a handle that is alone.
     fn halves(&self, word: usize) -> &[AtomicU32; 2] {
         assert!(word == WANTED || word == HANDED);
         // SAFETY: the word stays mapped while `self` is borrowed, as in `words`, and is aligned to
@@ -183,8 +185,8 @@ impl ReaderTable {
         &self.halves(word)[0]
     }
 
-    /// Returns whether a handle has looked back to a moment: it said so before it dropped the pin under which
-    /// it has found what to read.
+    /// Returns the flag that a handle has published a moment. The handle sets it before it drops
+    /// the pin under which it has read the list of segments.
     fn has_moments(&self) -> &AtomicU32 {
         &self.halves(WANTED)[1]
     }
@@ -193,17 +195,17 @@ impl ReaderTable {
         &self.words()[place * PLACE_WORDS..][..PLACE_WORDS]
     }
 
-    /// Returns whether a store finds its block; `false` if it would raise a signal.
+    /// Returns whether a store to the table is possible; `false` if it could raise a signal.
     fn can_be_stored_to(&self) -> bool {
         can_be_stored_to(self.span())
     }
 
-    /// Erases what readers have said, but who looks without a pin in this boot.
+    /// Erases the table, except for the count of glancing handles of this boot.
     fn forget_all(&self) {
         let (glancing, others) = self.words().split_last().expect("the table has words");
         let is_past = Glancing(glancing.load(Ordering::Relaxed)).is_of_other_boot();
         for word in others.iter().chain(is_past.then_some(glancing)) {
-            // A page that stays as it is need not be written.
+            // Avoid stores that change nothing, so that the page stays clean.
             if word.load(Ordering::Relaxed) != 0 {
                 word.store(0, Ordering::Relaxed);
             }
@@ -214,7 +216,7 @@ impl ReaderTable {
         self.words()[PARITY].load(Ordering::Relaxed) & 1
     }
 
-    /// Returns the places that were ever taken, and may be in use.
+    /// Returns the places that have been taken since a writer was last alone.
     fn used_places(&self) -> std::ops::Range<usize> {
         1..self.used_count()
     }
@@ -223,8 +225,8 @@ impl ReaderTable {
         (self.words()[USED].load(Ordering::Relaxed) as usize).min(COUNTS_PLACE)
     }
 
-    /// Returns the moment of a place, if it has one: not before the last one that was not given up, which
-    /// may be another one of the same owner.
+    /// Returns the moment of a place, if it has one, but not one before the eviction mark: the
+    /// evicted moment may be another one of the same owner.
     fn moment(&self, place: usize) -> Option<PublishedMoment> {
         let words = self.place(place);
         let moment = words[MOMENT].load(Ordering::SeqCst);
@@ -233,13 +235,13 @@ impl ReaderTable {
         (moment & IS_MOMENT != 0).then_some(PublishedMoment { place, since, bytes_max })
     }
 
-    /// Returns how often records were moved without a name; odd while that goes on.
+    /// Returns the counter of moves whose copies do not name the original; odd during such a move.
     fn moves(&self) -> u64 {
         self.words()[MOVES].load(Ordering::SeqCst)
     }
 }
 
-/// Who had the last turn, and how it ended: a word of the table.
+/// The word of the table that identifies the last turn and says how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TurnWord(u64);
 
@@ -249,40 +251,40 @@ impl TurnWord {
     const BUSY: u64 = 1;
     const NOT_CLEAN_DURABLY: u64 = 2;
 
-    /// Returns the word of a turn that begins, of a handle with a random number.
+    /// Returns the word of a turn that begins; `number` is random.
     pub(crate) fn begun(number: u64) -> Self {
         Self(number << 2 | Self::BUSY)
     }
 
-    /// Returns the word of the same turn when it ends.
+    /// Returns the word of this turn at its end.
     pub(crate) fn ended(self, is_not_clean_durably: bool) -> Self {
         let durably = if is_not_clean_durably { Self::NOT_CLEAN_DURABLY } else { 0 };
         Self(self.0 & !(Self::BUSY | Self::NOT_CLEAN_DURABLY) | durably)
     }
 
-    /// Returns whether the turn has ended: its handle has left the tables whole.
+    /// Returns whether the turn has ended, so that its handle has left the tables consistent.
     pub(crate) fn has_ended(self) -> bool {
         self != Self::NONE && self.0 & Self::BUSY == 0
     }
 
-    /// Returns whether the superblock said then, durably, that the store is not clean.
+    /// Returns whether the superblock was durably "not clean" at the end of the turn.
     pub(crate) fn is_not_clean_durably(self) -> bool {
         self.has_ended() && self.0 & Self::NOT_CLEAN_DURABLY != 0
     }
 }
 
-/// What a handle leaves that had the last turn, and is closed in order.
+/// The note that a handle leaves when it is closed in order after the last turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     pub(crate) turn: TurnWord,
-    /// The checksum of the live header, so that the note is of these tables alone.
+    /// The checksum of the live header, which binds the note to the present tables.
     pub(crate) live_crc: u32,
-    /// When it was closed, since the machine was started.
+    /// When the handle was closed, since the machine was started.
     pub(crate) at: Duration,
 }
 
 impl Left {
-    /// Returns the word that says so.
+    /// Returns the word of the note.
     fn word(self) -> u64 {
         self.turn.0 ^ u64::from(self.live_crc) << 32
     }
@@ -292,14 +294,14 @@ impl Left {
     }
 }
 
-/// How long the tables that a handle left, which was closed in order, are trusted without a comparison.
+/// How long after an orderly close the tables are trusted without comparing them with the log.
 const LEFT_MAX: Duration = Duration::from_secs(1);
 
-/// Who had the last turn before a writer came, and how it ended.
+/// The last turn before an open, and how its handle ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastWriter {
     pub(crate) turn: TurnWord,
-    /// Whether its handle was closed in order, and nobody had a turn since.
+    /// Whether its handle was closed in order, without another turn since.
     pub(crate) has_left: bool,
     /// Whether that was a moment ago.
     pub(crate) has_just_left: bool,
@@ -311,12 +313,12 @@ impl LastWriter {
         Self { turn: TurnWord::NONE, has_left: false, has_just_left: false };
 }
 
-/// Returns where a word of the head of the table is in the file.
+/// Returns the file offset of a word of the head of the table.
 const fn offset_of(word: usize) -> u64 {
     READER_TABLE_OFFSET + 8 * word as u64
 }
 
-/// Returns a word of the head of the table, or 0 where the file has none.
+/// Returns a word of the head of the table, or 0 if the file has no table.
 fn word_of(storage: &dyn Storage, word: usize) -> u64 {
     if storage.file_bytes() < HEADER_BYTES {
         return 0;
@@ -325,7 +327,8 @@ fn word_of(storage: &dyn Storage, word: usize) -> u64 {
 }
 
 impl LastWriter {
-    /// Returns who had the last turn in a file that nobody changes, whose live header has this checksum.
+    /// Returns the last turn of a file that nobody is changing, whose live header has this
+    /// checksum.
     pub(crate) fn of(storage: &dyn Storage, live_crc: u32) -> Self {
         let word = |word| word_of(storage, word);
         let turn = read_turn(storage);
@@ -338,8 +341,8 @@ impl LastWriter {
     }
 }
 
-/// Tells handles that take turns that a writer has the file which may do anything with it: before it
-/// does, so that a turn in which it is killed is not taken for one that has ended.
+/// Records that a writer that takes no turns has the file. Called before its first change, so that
+/// handles by turns do not mistake its session, if it is killed, for a turn that has ended.
 pub(crate) fn note_other_writer(storage: &dyn Storage) -> io::Result<()> {
     match read_turn(storage) {
         TurnWord::NONE => Ok(()),
@@ -347,7 +350,7 @@ pub(crate) fn note_other_writer(storage: &dyn Storage) -> io::Result<()> {
     }
 }
 
-/// Returns whether handles may have stored these bytes of a table.
+/// Returns whether these bytes may be a table, as handles store it.
 pub(crate) fn may_be_table(bytes: &[u8]) -> bool {
     let word = |number: usize| u64_at(bytes, 8 * number);
     let is_half = |number: usize| u32::try_from(word(number)).is_ok();
@@ -360,30 +363,30 @@ pub(crate) fn may_be_table(bytes: &[u8]) -> bool {
         && places.all(is_place)
 }
 
-/// Returns who has a turn, or had the last one, where the table is not mapped.
+/// Returns the turn word, if the table is not mapped.
 pub(crate) fn read_turn(storage: &dyn Storage) -> TurnWord {
     TurnWord(word_of(storage, TURN))
 }
 
-/// Notes who has a turn, or had the last one, where the table is not mapped.
+/// Stores the turn word, if the table is not mapped.
 pub(crate) fn write_turn(storage: &dyn Storage, turn: TurnWord) -> io::Result<()> {
     storage.write_at(offset_of(TURN), &turn.0.to_le_bytes())
 }
 
-/// Notes that the handle which had the last turn is closed in order, where the table is not mapped.
+/// Stores the note of an orderly close, if the table is not mapped.
 pub(crate) fn write_left(storage: &dyn Storage, left: Left) -> io::Result<()> {
     storage.write_at(offset_of(LEFT_AT), &left.at_ns().to_le_bytes())?;
     storage.write_at(offset_of(LEFT), &left.word().to_le_bytes())
 }
 
-/// Notes that a handle waits for its turn, which has not opened the store yet, and sleeps until the place of
-/// the writer is handed over, for at most `most`; returns `false` at once if the file has no table.
+/// Requests the writer's place for a handle that has not opened the store yet, and sleeps until it
+/// is handed over, for at most `most`. Returns `false` at once if the file has no table.
 pub(super) fn wait_for_hand_over(file: &File, most: Duration) -> bool {
     const WANTED_OFFSET: u64 = READER_TABLE_OFFSET + 8 * WANTED as u64;
     let Some(table) = table_of(file) else { return false };
     let seen = table.sleepers(HANDED).load(Ordering::SeqCst);
     let wanted = table.sleepers(WANTED);
-    // By a write: nobody has claimed the block for stores through this mapping.
+    // Use `write`: the block has not been claimed for stores through this mapping.
     if wanted.load(Ordering::SeqCst) == 0
         && file.write_all_at(&1_u32.to_le_bytes(), WANTED_OFFSET).is_err()
     {
@@ -394,7 +397,7 @@ pub(super) fn wait_for_hand_over(file: &File, most: Duration) -> bool {
     true
 }
 
-/// Sleeps until the place of the writer of a file is handed over, for at most `most`.
+/// Sleeps until the writer's place of a file is handed over, for at most `most`.
 pub(super) fn sleep_until_handed_over(file: &File, most: Duration) {
     match table_of(file) {
         Some(table) => {
@@ -405,21 +408,21 @@ pub(super) fn sleep_until_handed_over(file: &File, most: Duration) {
     }
 }
 
-/// Maps the table of a file to read it, if it is one of a store.
+/// Maps the table of a file for reading, if the file is a store.
 fn table_of(file: &File) -> Option<ReaderTable> {
     let has_table = Status::of(file).is_ok_and(|found| found.bytes >= HEADER_BYTES);
     let mut magic = [0; 8];
     let is_read = has_table && file.read_exact_at(&mut magic, LIVE_OFFSET).is_ok();
-    // Another file is not written to.
+    // Never write to a file that is not a store.
     let is_store = is_read && u64_at(&magic, 0) == LIVE_MAGIC;
     is_store.then(|| ReaderTable::map(file, Protection::Read).ok()).flatten()
 }
 
-/// Returns whether a handle may be looking that has no pin, and has begun before the caller has said that it
-/// changes the file: it may be led to any byte of the file as it was then.
+/// Returns whether a handle may be glancing (reading without a pin) since before the caller
+/// announced that it changes the file. Such a glance may read any byte of the file as it was then.
 pub(crate) fn is_glanced_at(storage: &dyn Storage) -> bool {
     const OFFSET: u64 = READER_TABLE_OFFSET + 8 * (COUNTS_PLACE * PLACE_WORDS + GLANCING) as u64;
-    // Whoever notes that it looks after this load sees in the word of the turns that it may not.
+    // A handle that registers to glance after this load sees the turn word, and does not glance.
     fence(Ordering::SeqCst);
     // A container may have a boot id of its own, so those of another boot count as well.
     let glancing = Glancing(u64_at(&storage.read(OFFSET, 8), 0));

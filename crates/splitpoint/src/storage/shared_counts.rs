@@ -1,14 +1,16 @@
-//! What lookups have cost, where other processes can read it: the last place of the reader table.
+//! The published cost of lookups, in the last place of the reader table, where other processes can
+//! read it.
 //!
-//! Every handle that counts adds to the same words, now and then and never in a lookup. While it is open
-//! it has a shared lock on the byte of the place: so the kernel knows whether anybody counts, also when a
-//! process was killed.
+//! All handles that count add to the same words, periodically and never within a lookup. While such
+//! a handle is open, it has a shared lock on the byte of the place, so the kernel knows whether
+//! anybody counts, even after a process was killed.
 //!
 //! # Invariants
 //!
-//! - Two more words count the additions that were begun and those that have ended. Who finds them equal,
-//!   the second before it reads and the first afterwards, has read whole additions.
-//! - Nothing depends on the counts. A writer that comes alone erases them with the rest of the table.
+//! - Two more words count the additions that have begun and those that have ended. A reader that
+//!   loads the second before and the first after the counts, and finds them equal, has read only
+//!   complete additions.
+//! - Nothing depends on the counts. A writer that is alone erases them with the rest of the table.
 
 use std::fs::File;
 use std::io;

@@ -1,9 +1,9 @@
-//! `Status`: what the system says of a file, except for its times.
+//! `Status`: the metadata of a file, without its times.
 //!
-//! Where the kernel keeps fine times (Linux 6.13 on, ext4, xfs, btrfs and tmpfs), a question for the times of a
-//! file has the next write note a new one, however short ago the last was. That makes the inode dirty, and an
-//! ext4 without a journal writes it with each flush. `fstat` and `File::metadata` ask for all there is; a handle
-//! that looks at its file with each call, as this does, does not.
+//! On kernels with multigrain timestamps (Linux 6.13 or later; ext4, xfs, btrfs and tmpfs),
+//! querying the times of a file makes the next write record a new time, however recent the last one
+//! is. That dirties the inode, which an ext4 without a journal then writes with each flush. `fstat`
+//! and `File::metadata` query everything; this type, which a handle uses with each call, does not.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,5 +1,5 @@
-//! `UnnamedFile`: a file for one process alone, gone with its last handle; `UnnamedBytes`, what is appended
-//! to one.
+//! `UnnamedFile`: a temporary file without a name, which disappears with its last descriptor;
+//! `UnnamedBytes`: an append-only sequence of bytes in one.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

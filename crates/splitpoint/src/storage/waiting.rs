@@ -1,4 +1,4 @@
-//! What a program is told while it waits for others.
+//! The wait of an open or a change for other handles, and its reports to the program.
 
 use std::time::{Duration, Instant};
 

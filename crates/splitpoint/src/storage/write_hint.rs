@@ -1,12 +1,14 @@
-//! The write hint of a file, as proof that the kernel has had its pages ever since the hint was set.
+//! Uses the write hint of a file as proof that the kernel has kept its pages since the hint was
+//! set.
 //!
-//! The kernel keeps the hint with the inode, in memory alone. It forgets both when the file system is unmounted,
-//! and when nobody has the file open and none of its pages is in memory any more. Until then it drops no
-//! page of the file that it has not written back, or it has an error to report. Through which mount a process has
-//! opened the file makes no difference.
+//! The kernel keeps the hint in its in-memory inode. It drops that inode when the file system is
+//! unmounted, or when nobody has the file open and none of its pages is in memory. Until then it
+//! drops no dirty page of the file without writing it back or having an error to report. It makes
+//! no difference through which mount a process has opened the file.
 //!
-//! The hint is `RWH_WRITE_LIFE_NONE`: "nothing is known of how long the data will live". A file that has no hint
-//! is treated in the same way, but its hint is another value, `RWH_WRITE_LIFE_NOT_SET`.
+//! The hint used is `RWH_WRITE_LIFE_NONE`, "nothing is known about the lifetime of the data". A
+//! file without a hint is treated in the same way, but reports another value,
+//! `RWH_WRITE_LIFE_NOT_SET`.
 //!
 //! # Source
 //!
@@ -19,7 +21,8 @@ const F_GET_RW_HINT: libc::c_int = 1024 + 11;
 const F_SET_RW_HINT: libc::c_int = 1024 + 12;
 const RWH_WRITE_LIFE_NONE: u64 = 1;
 
-/// Sets the hint of a file. Where that is refused, nothing is proved later.
+/// Sets the hint of a file. If that is refused, [`is_set`] will return `false`, which proves
+/// nothing.
 pub(super) fn set(file: &File) {
     let _ = call(file, F_SET_RW_HINT, &mut RWH_WRITE_LIFE_NONE.clone());
 }
@@ -30,9 +33,10 @@ pub(super) fn is_set(file: &File) -> bool {
     call(file, F_GET_RW_HINT, &mut hint) && hint == RWH_WRITE_LIFE_NONE
 }
 
-/// Calls the system with a hint; returns whether it did what it was asked for.
+/// Calls `fcntl` with a hint, and returns whether it succeeded.
 fn call(file: &File, command: libc::c_int, hint: &mut u64) -> bool {
-    // SAFETY: the descriptor is open, and both commands read or write a number of 64 bits.
+    // SAFETY: `file` keeps the descriptor open, and both commands only read or write the 64-bit
+    // number at the pointer.
     unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(hint)) == 0 }
 }
 

@@ -1,5 +1,5 @@
-//! What the writer counts for compaction: what a change makes live or dead, which segments were
-//! emptied and when, and where moved records go.
+//! The bookkeeping of the writer for compaction: live and dead bytes, emptied segments and their
+//! deaths, and the compacted head.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::testing::mutant::{self, Mutant};
 
 impl Writer {
-    /// Begins to compact, or goes on where the last handle ended.
+    /// Begins compaction, or continues that of the last handle.
     pub(super) fn begin_compaction(&mut self, store: &Store, live_share: f64, options: &Options) {
         let segment_bytes_min = u64::from(self.superblock.segment_bytes_min);
         let (region, live) = (&store.region, store.region.live());
@@ -25,7 +25,7 @@ impl Writer {
             assert_eq!(self.log.position().lsn, 0, "the segment table begins with the log");
             self.extents.follow_segments(SegmentTable::unit_bytes_for(segment_bytes_min));
         } else if head.resume_compacted(region, &self.state).is_err() {
-            // Nothing is moved behind what cannot be read; `check` names it.
+            // Do not compact if the head cannot be read; `check` reports the damage.
             return;
         }
         if self.superblock.is_compacted {
@@ -34,7 +34,7 @@ impl Writer {
         let mut state = Compaction::new(live_share, self.log.next_salt());
         let mut damaged = Vec::new();
         if let Some(segments) = self.extents.segments() {
-            // Nobody knows when they died.
+            // The time of their death is unknown, so assume now.
             let death = self.death(store);
             let emptied =
                 if self.superblock.is_compacted { segments.emptied() } else { Vec::new() };
@@ -57,19 +57,19 @@ impl Writer {
         }));
     }
 
-    /// Compacts at the pace of `before`, the same handle in an earlier turn, and remembers when segments died
-    /// that wait since then.
+    /// Takes over the pace of `before`, the state of this handle in an earlier turn, and the deaths
+    /// of the segments that have waited since.
     pub(super) fn go_on_compacting(&mut self, before: &mut Self) {
         if let (Some(compacting), Some(before)) = (&mut self.compacting, &mut before.compacting) {
             compacting.state.go_on(&before.state);
-            // Else each turn would charge the moments of readers with what died before them.
+            // Otherwise each turn would charge readers' moments with space that died before them.
             compacting.state.redate(&before.state);
             compacting.head.keep_mapping(&mut before.head);
         }
     }
 
-    /// Has segments be compacted again that were left because of damage: the index may have been built
-    /// anew, or what was damaged be dead. Not those whose header is damaged.
+    /// Makes segments that were skipped because of damage eligible again, unless their header is
+    /// damaged: the index may have been rebuilt, or the damaged record may be dead now.
     pub(super) fn retry_damaged(&mut self, region: &Region) {
         let Self { compacting: Some(compacting), extents, .. } = self else { return };
         let Some(segments) = extents.segments_mut() else { return };
@@ -84,7 +84,7 @@ impl Writer {
         });
     }
 
-    /// Returns what is known of a record that dies now.
+    /// Returns the death of a record that dies now.
     pub(super) fn death(&self, store: &Store) -> Death {
         Death {
             lsn: self.log.position().lsn,
@@ -94,19 +94,19 @@ impl Writer {
         }
     }
 
-    /// Returns whether the next checkpoint is to say that the log alone does not have all.
+    /// Returns whether the next checkpoint should mark the store as compacted.
     pub(super) fn wants_to_compact(&self) -> bool {
         self.compacting.as_ref().is_some_and(|compacting| compacting.is_wanted)
     }
 
-    /// Returns whether segments may be emptied and used again: in a file only when both superblocks
-    /// say so, and name a checkpoint.
+    /// Returns whether segments may be emptied and reused: in a file, only once both superblocks
+    /// are marked as compacted and name a checkpoint.
     pub(super) fn may_compact(&self, store: &Store) -> bool {
         store.region.storage().is_volatile() || self.superblock.is_compacted
     }
 
-    /// Returns what the next sync must cover, and the log sequence number it makes durable: also the
-    /// copies that the log names.
+    /// Returns the ranges that the next sync must cover, including the copies that the log names,
+    /// and the log sequence number that it makes durable.
     pub(super) fn take_unsynced(&mut self, is_awaited: bool) -> (Vec<UnsyncedRange>, u64) {
         let (mut ranges, lsn) = self.log.take_unsynced(is_awaited);
         if let Some(compacting) = &mut self.compacting
@@ -118,14 +118,14 @@ impl Writer {
         (ranges, lsn)
     }
 
-    /// Returns what no sync has begun to cover.
+    /// Returns the ranges that no sync has begun to cover.
     pub(super) fn unsynced(&self) -> Vec<UnsyncedRange> {
         let moved = self.compacting.as_ref().map(|compacting| compacting.head.unsynced());
         let ranges = self.log.unsynced().into_iter().chain(moved.into_iter().flatten());
         coalesce(ranges.collect())
     }
 
-    /// Takes where the next record goes that is moved, to publish it with a commit.
+    /// Copies the compacted head to the state, to be published with the next commit.
     #[inline]
     pub(super) fn note_head(&mut self) {
         if let Some(compacting) = &self.compacting {
@@ -160,8 +160,8 @@ impl Writer {
         }
     }
 
-    /// Counts the record that names a big one, the last that was appended. Once the big record is in
-    /// its segment nobody needs it.
+    /// Counts the record that names a big record, the last one appended, as dead: no slot ever
+    /// leads to it.
     #[cold]
     pub(super) fn note_named(&mut self) {
         if self.compacting.is_none() {
@@ -197,7 +197,7 @@ impl Writer {
             && let Some(segment) = segments.bury_big(addr.offset() - SegmentHeader::BYTES)
         {
             compacting.big_live_bytes = compacting.big_live_bytes.saturating_sub(bytes);
-            // Before, `start_compacting` finds it.
+            // Otherwise `start_compacting` finds it later.
             if self.may_compact(store) {
                 self.take_off_dead(bytes);
                 store.take_off_big(&segment);
@@ -209,21 +209,21 @@ impl Writer {
         segments.remove_live(addr.offset(), bytes);
     }
 
-    /// Counts a record of `bytes` that was appended and that no slot holds, after an error.
+    /// Counts an appended record of `bytes` that, because of an error, no slot holds.
     #[cold]
     pub(super) fn note_stray(&mut self, bytes: u64) {
         self.state.dead_bytes += bytes;
         self.has_stray_records = true;
     }
 
-    /// Counts `record_bytes` in a segment that was emptied as dead no more.
+    /// Subtracts `record_bytes` of an emptied segment from the dead bytes.
     pub(super) fn take_off_dead(&mut self, record_bytes: u64) {
         let record_bytes = record_bytes.min(self.state.dead_bytes);
         self.state.dead_bytes -= record_bytes;
         self.retired_bytes += record_bytes;
     }
 
-    /// Puts a segment on the list of those that wait.
+    /// Moves a segment to the waiting list.
     pub(super) fn retire(&mut self, store: &Store, segment: Range<u64>, is_big: bool) {
         let death = self.death(store);
         let compacting = self.compacting.as_mut().expect("only compaction retires segments");

@@ -1,8 +1,8 @@
-//! A batch of changes that a crash makes or does not make, never a part of them.
+//! Batches: changes that are atomic, also across a crash.
 //!
-//! All records are appended, then the one that commits them; only then are their slots stored. So
-//! what can fail does so before anything can be seen, and a process killed between the slots leaves
-//! a log from which the next one stores the rest.
+//! All records are appended, then the COMMIT record; only then are their slots stored. So every
+//! step that can fail comes before anything is visible, and if a process is killed between two
+//! slots, the next process stores the remaining ones from the log.
 
 use super::put::check_sizes;
 use super::{GROUP, Store, TOMBSTONE_BYTES, Writer};
@@ -20,23 +20,23 @@ use crate::log::record::RecordKind;
 use crate::options::Durability;
 use crate::table::PutMode;
 
-/// One change of a batch that will be made.
+/// A change of a batch that has an effect.
 #[derive(Debug)]
 pub(super) struct Member<'a> {
     pub(super) key: &'a [u8],
     /// `None` for a delete.
     pub(super) value: Option<&'a [u8]>,
     pub(super) hash: u64,
-    /// The record that the key has now.
+    /// The present record of the key.
     pub(super) prev: Option<Addr>,
     pub(super) prev_bytes: u64,
-    /// The record it will have.
+    /// The new record of the key.
     pub(super) addr: Option<Addr>,
     pub(super) record_bytes: u64,
 }
 
 impl Member<'_> {
-    /// Returns the record of a pair that was appended, and its size in bytes.
+    /// Returns the address and the size in bytes of the record of a put, if it was appended.
     fn appended(&self) -> Option<(Addr, u64)> {
         self.addr.map(|addr| (addr, self.record_bytes))
     }
@@ -52,7 +52,7 @@ pub(crate) struct HashedChange<'a> {
 }
 
 impl Store {
-    /// Makes all changes or, on an error, none.
+    /// Applies all changes or, on an error, none.
     pub(crate) fn apply_locked(
         &self,
         writer: &mut Writer,
@@ -71,7 +71,7 @@ impl Store {
         HashedChange { hash: self.hash_of(key), key, value }
     }
 
-    /// Makes a change that is alone, and needs no other record to count.
+    /// Applies a single change, which needs no COMMIT record.
     pub(crate) fn make_one(
         &self,
         writer: &mut Writer,
@@ -86,7 +86,7 @@ impl Store {
         .map(drop)
     }
 
-    /// Makes all changes or, on an error, none. There are two or more.
+    /// Applies two or more changes or, on an error, none.
     pub(crate) fn apply_hashed(
         &self,
         writer: &mut Writer,
@@ -111,16 +111,18 @@ impl Store {
         self.reserve_lines_for(writer, &members)?;
         if let Err(error) = self.append_batch(writer, &mut members) {
             if self.group.check().is_err() {
-                // Nothing is stored to what the device could not write: the mapping might answer with a signal.
+                // After a failed write nothing is stored, because a store through the mapping might
+                // raise a signal.
                 return Err(error);
             }
-            // What was appended counts for nothing.
+            // Without a COMMIT, the appended records have no effect; count them as dead.
             let record_bytes: u64 = members.iter().map(|member| member.record_bytes).sum();
             writer.state.dead_bytes += record_bytes;
             for (addr, bytes) in members.iter().filter_map(Member::appended) {
                 writer.note_buried(self, addr, bytes);
             }
-            // The log goes on behind it: one change at most may come after a published commit.
+            // Publish the end of the log after them: at most one change may follow a published
+            // commit.
             self.commit(writer);
             return Err(error);
         }
@@ -128,7 +130,8 @@ impl Store {
         assert!(members.iter().all(has_its_record), "a slot is stored behind the whole batch");
         for member in &members {
             if let Err(error) = self.publish_member(writer, member) {
-                // A damaged chain: the batch is in the log, and the next open makes all of it.
+                // A chain is damaged. The batch is committed in the log, so poison the handle: the
+                // next open applies all of it.
                 self.group.fail(&error);
                 return Err(error);
             }
@@ -153,11 +156,11 @@ impl Store {
         self.commit(writer);
     }
 
-    /// Returns what is to be done for changes of different keys, without deletes of what is not there.
+    /// Plans changes of distinct keys, without deletes of missing keys.
     fn plan_batch<'a>(&self, changes: &[HashedChange<'a>]) -> Result<Vec<Member<'a>>> {
         let mut members = Vec::with_capacity(changes.len());
         for group in changes.chunks(GROUP) {
-            // The lines of the index, then the records, are on their way at the same time.
+            // Overlap the cache misses of the bucket lines, then those of the records.
             for change in group {
                 self.prefetch_bucket(change.hash);
             }
@@ -171,7 +174,7 @@ impl Store {
         Ok(members)
     }
 
-    /// Returns what a change is to do, `None` for a delete of what is not there.
+    /// Plans a change; `None` for a delete of a missing key.
     pub(super) fn plan_member<'a>(&self, change: HashedChange<'a>) -> Result<Option<Member<'a>>> {
         let HashedChange { hash, key, value } = change;
         let found = self.locate(key, hash)?.found;
@@ -184,7 +187,7 @@ impl Store {
         Ok(Some(Member { key, value, hash, prev, prev_bytes, addr, record_bytes }))
     }
 
-    /// Makes sure that every new key finds a slot.
+    /// Reserves overflow lines, so that every new key finds a slot.
     fn reserve_lines_for(&self, writer: &mut Writer, members: &[Member<'_>]) -> Result<()> {
         let geometry = self.shape().geometry;
         let is_new = |member: &&Member<'_>| member.value.is_some() && member.prev.is_none();

@@ -1,19 +1,20 @@
-//! `Deleted`: what another process has deleted since a moment, by the tombstones in the log.
+//! `Deleted`: finds the deletes of another process since a moment, by the tombstones in the log.
 //!
-//! A writer digs [graves](crate::graves) in its own memory for the snapshots of its own process. A handle
-//! beside it finds the same records in the log: whatever keeps the records of a moment keeps the log
-//! behind it, and each tombstone names the record that it deletes.
+//! A writer digs [graves](crate::graves) in its own memory for the snapshots of its own process. A
+//! handle in another process finds the same records in the log: whatever keeps the records of a
+//! moment also keeps the log after it, and each tombstone names the record that it deletes.
 //!
 //! # Why nothing is missed
 //!
-//! A delete appends its tombstone, empties the slot, and publishes the commit, in this order. Who finds an
-//! empty slot and then reads the log up to the last commit may miss the tombstone of the change that is
-//! being made, or of one in which the writer was killed. So the bytes behind the commit are read as well:
-//! the records of that change, all of which are complete before the first slot is stored. They are copied,
-//! and each counts only with its checksum: what else is there ends the look.
+//! A delete appends its tombstone, empties the slot, and publishes the commit, in this order. A
+//! reader that finds an empty slot and then reads the log up to the last commit may miss the
+//! tombstone of a change in progress, or of one in which the writer was killed. So it also reads
+//! the bytes after the commit: the records of that change, all of which are complete before its
+//! first slot is stored. It copies them and verifies their checksums; the first invalid one ends
+//! the search.
 //!
-//! A tombstone that never counts, of a batch without its COMMIT, does no harm: the record that it names
-//! was the newest of its key, and leads to the same version.
+//! The tombstone of an uncommitted batch does no harm: the record that it names was the newest of
+//! its key, and leads to the same version.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,9 @@
-//! Glances: lookups that take no pin.
+//! Glances: optimistic lookups without a pin.
 //!
-//! A handle that locks nothing between its calls has no place in the reader table, which is a lock; so its
-//! pin is three calls of the system. A *glance* takes none. It begins when nobody has his turn, copies what
-//! it finds word by word, and counts only if the word of the turns is still the same afterwards:
+//! A handle without locks between calls has no place in the reader table, because a place is a
+//! lock; so a pin costs it three system calls. A *glance* needs none. It begins when nobody has a
+//! turn, copies what it reads word by word, and is valid only if the turn word is unchanged
+//! afterwards (a seqlock):
 //!
 //! ```text
 //! glance  w = turn; if it has not ended: pin
@@ -12,20 +13,23 @@
 //!
 //! # Why it is right
 //!
-//! - Nothing that a lookup reads is stored to outside a turn, or the session of a writer of another kind,
-//!   which begins with a 0 in that word. So what counts was read while nobody changed the file.
-//! - What is read while somebody does is copied by loads of single words, within the file, and thrown away.
-//!   Nothing is made of it: not even a size is used that would lead out of the file.
-//! - The file does not become shorter under a glance. A handle notes in the table that it glances, before its
-//!   first one, and notes the end of that when it is closed; a writer that would cut the file looks at that
-//!   number, after it has said that it is there. Of two fences one comes first: either it sees the number,
-//!   or the handle sees the writer and does not glance. How large the file is it learns once it has seen
-//!   nobody, so what was cut before it does not look for. A handle that ends without a close (killed, by an
-//!   `exec`, without its descriptor) stays in the number until the next boot: until then, free space at the
-//!   end of the file is given back as a hole.
-//! - A container may have a boot id of its own. Who finds numbers of another boot believes them, and does
-//!   not glance; a handle that opens the file alone erases them, and whoever was counted there finds its
-//!   number gone and does not glance any more.
+//! - Everything that a lookup reads is stored to only within a turn, or in the session of a writer
+//!   of another kind, which begins by storing 0 to that word. So a valid glance has read while
+//!   nobody changed the file.
+//! - Data read during a change is copied by atomic loads of single words, within the file, and
+//!   discarded. No conclusion is drawn from it: not even a size is used that would lead out of the
+//!   file.
+//! - The file does not become shorter during a glance. Before its first glance a handle increments
+//!   a count in the table, and decrements it when it is closed. A writer that wants to truncate the
+//!   file first announces itself, then loads this count. One of the two fences comes first: either
+//!   the writer sees the count, or the handle sees the writer and does not glance. The handle
+//!   reloads the size of the file after it has seen no writer, so it does not read what was
+//!   truncated earlier. A handle that ends without a close (killed, by an `exec`, or without its
+//!   descriptor) stays in the count until the next boot; until then, free space at the end of the
+//!   file is punched out instead of truncated.
+//! - A container may have a boot id of its own. A handle that finds counts of another boot respects
+//!   them, and does not glance. A handle that opens the file alone erases them; a handle that was
+//!   counted there notices this and does not glance any more.
 
 use super::Store;
 use crate::index::lookup::find;

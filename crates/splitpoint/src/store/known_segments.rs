@@ -1,9 +1,9 @@
-//! `KnownSegments`: the segments that have records, as a handle that takes turns knows them from its own
+//! `KnownSegments`: the list of segments with records that a handle by turns caches from its own
 //! last turn.
 //!
-//! A snapshot beside other processes needs to know where the records of its moment are. To find that out in
-//! the file is a [look](Store::find_segments_beside) at every segment. A handle that had the last turn need
-//! not look:
+//! A snapshot beside other processes needs the list of segments with records of its moment. To get
+//! it from the file, it must [look at every segment](Store::find_segments_beside). A handle that
+//! had the last turn need not:
 //!
 //! ```text
 //! turn      ends: the word; then the list of before stays if the segment table has the same version
@@ -11,24 +11,26 @@
 //!           load the commit; fence; if the word is not w: look at the file instead
 //! ```
 //!
-//! So a transaction that follows a change of the same handle costs the same however many segments there
-//! are. The list is made anew when the handle has begun, emptied or ended a segment; each big record is one,
-//! and of those that are not dead the header is read. A handle looks at the file, too, while its writer is
-//! locked, and before its first change of a file that has no segment table.
+//! So the cost of a transaction that follows a change of the same handle does not depend on the
+//! number of segments. The list is rebuilt when the handle has begun, emptied or ended a segment;
+//! each big record has one, and the headers of those that are not dead are read. A handle still
+//! looks at the file while its writer is locked, and before its first change of a file without a
+//! segment table.
 //!
 //! # Why it is right
 //!
-//! - Segments begin, are emptied and end in turns alone, and each turn leaves another word, also one of the
-//!   same handle. So while the word is w, the file has the segments, and the commit, that the turn has left:
-//!   this is what a look at the file would find. A writer that takes no turns leaves the word 0.
-//! - The commit counts only if the word is the same after it was loaded. Whoever begins a turn stores the
-//!   word first, then a fence, as for [glances](super::glance).
-//! - The argument of [`moments`](crate::moments) needs a pin from before the commit was loaded, and a list
-//!   without the segments that were emptied until then. The pin is older than the load of the word, and what
-//!   was emptied before w is not in the list, whenever that was made. What is emptied later is emptied in a
-//!   turn that begins at the commit of the moment, or after it.
-//! - Within a list, what is appended later is told by the two heads of the moment: it goes on behind them, or
-//!   into a segment that is not in the list.
+//! - Segments begin, are emptied and end only within turns, and each turn leaves a different word,
+//!   even one of the same handle. So while the word is w, the file has the segments and the commit
+//!   that this turn has left, which is what a look at the file would find. A writer that takes no
+//!   turns leaves the word 0.
+//! - The loaded commit is used only if the word is unchanged afterwards. A handle that begins a
+//!   turn stores the word first, then executes a fence, as for [glances](super::glance).
+//! - The argument of [`moments`](crate::moments) requires a pin taken before the commit was loaded,
+//!   and a list without the segments emptied until then. The pin is older than the load of the
+//!   word, and segments emptied before w are not in the list, whenever it was built. Segments
+//!   emptied later are emptied in a turn that begins at the commit of the moment or after it.
+//! - Within the listed segments, later records are recognized by the two heads of the moment: they
+//!   are appended after these heads, or in segments that are not in the list.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};

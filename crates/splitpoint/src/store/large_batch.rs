@@ -1,9 +1,9 @@
-//! A batch that may be larger than memory: the changes of a transaction that were kept in a file.
+//! Batches that may be larger than memory: the spilled changes of a transaction.
 //!
-//! In the log it is a [batch](super::batch) as any other, so a crash makes all of it or nothing. It differs in
-//! what it keeps: no list of its changes, but a number for each bucket. The changes are read once to see which
-//! keys are new and once to append their records; the log itself then says what to store in which slot, as it
-//! would after a crash.
+//! In the log such a batch is like any other [batch](super::batch), so it is atomic across a crash.
+//! It differs in the memory it takes: a number for each bucket instead of a list of its changes.
+//! The changes are read once to find out which keys are new, and once to append their records; then
+//! the slots are stored from the log itself, as after a crash.
 
 use super::batch::Member;
 use super::{Store, TOMBSTONE_BYTES, Writer};

@@ -1,26 +1,27 @@
-//! How handles that take turns hand the place of the writer to each other.
+//! The lease of the writer's place: how handles that take turns pass it on.
 //!
-//! The place is a lock of the kernel, which drops it with the process. Who waits for it sleeps on a word
-//! of the reader table, which every process has mapped; two words are enough:
+//! The place is a lock that the kernel drops with the process. A handle that waits for it sleeps
+//! (futex) on a word of the reader table, which every process has mapped. Two words are enough:
 //!
 //! | word | who stores | who sleeps on it |
 //! |---|---|---|
-//! | `wanted` | who waits: 1; who hands over and finds nobody asleep: 0 | the keeper of a handle that keeps its place |
-//! | `handed` | who hands over: one more | who waits |
+//! | `wanted` | a waiting handle: 1; a handle that hands over and finds nobody asleep: 0 | the keeper of a handle that keeps its place |
+//! | `handed` | a handle that hands over: one more | waiting handles |
 //!
-//! A handle that has had several turns in a row *keeps* its place between them: its changes need no call
-//! of the system. When another wants the place, it hands over after [`TIME_IN_ROW`]; its *keeper*, a
-//! thread, does so, or earlier if it makes no change meanwhile, and gives the place up after [`IDLE`]
-//! without one, so that a handle which leaks keeps nobody out for ever. A reader that is to keep writers
-//! out asks for the place by a lock, for which the keeper looks once in [`IDLE`].
-//! A turn has ended between the changes all the same: a process that is killed then leaves nothing to be
-//! completed.
+//! A handle that has had several turns in a row *keeps* its place between them, so that its changes
+//! need no system call. When another handle wants the place, it hands over after [`TIME_IN_ROW`].
+//! If it makes no change in the meantime, its *keeper*, a background thread, hands over, perhaps
+//! earlier. The keeper also gives the place up after [`IDLE`] without a change, so that a leaked
+//! handle does not keep others out forever. A reader that must keep writers out requests the place
+//! by a lock, for which the keeper polls once per [`IDLE`]. Even while the place is kept, each turn
+//! ends with its change: a process killed between changes leaves nothing unfinished.
 //!
-//! # What sleeps must end
+//! # Every sleep ends
 //!
-//! A holder that was killed wakes nobody, and one that gives up after every call wakes nobody before it
-//! has had its turns in a row. So who waits looks again after [`LOOK_AGAIN_MAX`] at most. Who is asleep
-//! the kernel knows, so that one who was killed while it waited is not waited for.
+//! A killed holder wakes nobody, and a holder that releases the place after every call wakes nobody
+//! before it has had its turns in a row. So a waiting handle checks again after [`LOOK_AGAIN_MAX`]
+//! at most. Whether anybody sleeps is known to the kernel, so a handle killed while waiting is not
+//! waited for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Compaction that is not paid by changes: by [`Db::maintain`](crate::Db::maintain), and at a close.
+//! Compaction outside of changes: by [`Db::maintain`](crate::Db::maintain), and at a close.
 
 use super::closing::Mark;
 use super::compacting::SLICE_BYTES;
@@ -13,45 +13,47 @@ use crate::space::Extent;
 use crate::storage::failure::is_want_of_room;
 use crate::testing::mutant::{self, Mutant};
 
-/// Free ranges that a turn gives back to the file system, while the others wait: milliseconds.
+/// Free ranges that one turn punches out of the file, which takes milliseconds while other handles
+/// wait.
 const PUNCHES_A_TURN: usize = 16;
-/// How often a turn makes room at most, on a full disk, while the others wait.
+/// Largest number of times that one turn makes room on a full disk, while other handles wait.
 const ROUNDS_IN_TURN_MAX: u32 = 4;
-/// About what a key takes in a checkpoint, in bytes.
+/// Approximate size of a key in a checkpoint, in bytes.
 const IMAGE_BYTES_PER_KEY: u64 = 6;
-/// Smallest segments of records that have died, from which on a close compacts the file.
+/// A close compacts the file if this many of the smallest segments have died.
 const FREED_SEGMENTS_MIN: u64 = 64;
-/// Log up to which a close does that: a second or two.
+/// Largest log that a close compacts: takes a second or two.
 const PACKED_BYTES_MAX: u64 = 512 << 20;
-/// Bytes that wait at a close, from which on a checkpoint is made to free them.
+/// Waiting bytes from which a close writes a checkpoint to free them.
 const CLOSING_BYTES_MIN: u64 = 64 << 10;
-/// Bytes of the last segments that are moved before a checkpoint frees them: this, and so many times those
-/// of a checkpoint.
+/// Bytes of the last segments that are moved before a checkpoint frees them: at least this, and at
+/// least `MOVED_BY_IMAGE` times the size of a checkpoint.
 const MOVED_BYTES_MIN: u64 = 4 << 20;
 const MOVED_BY_IMAGE: u64 = 16;
-/// What is free of a file, at least, when its last segments are moved to its beginning: one part in so
-/// many.
+/// The last segments of a file are moved to its beginning if at least this share (as a divisor) of
+/// it is free.
 const LOOSE_SHARE: u64 = 8;
 
-/// What [`Db::maintain`](crate::Db::maintain) did, and what is left.
+/// The result of [`Db::maintain`](crate::Db::maintain).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Maintenance {
-    /// Bytes of segments that were read.
+    /// Bytes of segments read.
     pub read_bytes: u64,
-    /// Bytes of live records that were moved.
+    /// Bytes of live records moved.
     pub moved_bytes: u64,
-    /// Bytes of emptied segments that wait: a value, a scan or a backup may still read them.
+    /// Bytes of emptied segments that cannot be reused yet, because a value, a scan or a backup may
+    /// still read them.
     pub waiting_bytes: u64,
-    /// Bytes of memory, or of the disk, that were given back to the system.
+    /// Bytes of memory, or of disk space, that were returned to the system.
     pub returned_bytes: u64,
-    /// Whether nothing is left to compact. Space may still wait.
+    /// Whether nothing is left to compact. Space may still be waiting.
     pub is_done: bool,
 }
 
 impl Store {
-    /// Compacts everything that is worth it, reading `budget` bytes of segments or a little more,
-    /// and gives memory, or room of the file, back.
+    /// Compacts everything worthwhile, reading `budget` bytes of segments or slightly more, and
+    /// returns memory or disk space to the system.
     pub(crate) fn maintain(&self, budget: u64) -> Result<Maintenance> {
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
@@ -73,7 +75,7 @@ impl Store {
     fn compact_and_pack(&self, budget: u64) -> Result<Maintenance> {
         let mut done = Maintenance::default();
         if !self.is_worth_maintaining()? {
-            // Not even marked as changed.
+            // Return before the store is marked "not clean".
             return Ok(Maintenance { is_done: true, ..done });
         }
         let is_in_file = !self.region.storage().is_volatile();
@@ -81,7 +83,7 @@ impl Store {
         let moved_before = writer.moved_bytes();
         let mut is_started = writer.may_compact(self);
         drop(writer);
-        // A checkpoint that was under way says nothing of it.
+        // Try twice: a checkpoint that was in progress does not mark the store as compacted.
         for _ in 0..2 {
             if !is_started {
                 self.start_compacting(&mut *self.lock_for_change()?);
@@ -89,11 +91,12 @@ impl Store {
                 is_started = self.lock()?.may_compact(self);
             }
         }
-        // What is freed at the end of a round may make room before the last segments.
+        // Repeat, because space freed at the end of a round may make room for moving the last
+        // segments.
         let (mut lowest, mut is_checkpoint_moved) = (u64::MAX, false);
         let mut writer = loop {
             done.is_done = match self.compact_within(budget, &mut done.read_bytes, &mut lowest) {
-                // A full disk: what is emptied comes free by checkpoints.
+                // On a full disk, checkpoints free the emptied segments.
                 Err(error) if is_want_of_room(&error) && self.regain_more() => continue,
                 compacted => compacted?,
             };
@@ -111,10 +114,10 @@ impl Store {
                 let Writer { log, extents, .. } = &mut *writer;
                 log.release_next(extents);
                 extents.pack(true);
-                // What fails stays where it is.
+                // Ignore an error: what cannot be moved stays in place.
                 let _ = writer.extents.move_last();
             }
-            // What somebody still looks at would not make room for what is moved next.
+            // If readers still hold emptied segments, another round would not find room.
             if !done.is_done || is_in_file && writer.waiting_bytes() > 0 {
                 break writer;
             }
@@ -132,7 +135,7 @@ impl Store {
         done.moved_bytes = writer.moved_bytes() - moved_before;
         done.waiting_bytes = writer.waiting_bytes();
         if done.is_done {
-            // What has come free since the last checkpoint may be what the reserve lacks.
+            // Space freed since the last checkpoint may complete the reserve.
             if self.hold(&mut writer).is_ok() {
                 done.returned_bytes = writer.extents.cool();
             }
@@ -140,8 +143,8 @@ impl Store {
         Ok(done)
     }
 
-    /// Compacts in turns of a segment or two each. Nothing but records is moved: the file is not cut, whose
-    /// end others know.
+    /// Compacts in turns of a segment or two each. Moves only records, and does not truncate the
+    /// file, because other handles have recorded its end.
     fn compact_by_turns(&self, budget: u64) -> Result<Maintenance> {
         let (mut done, mut is_held) = (Maintenance::default(), false);
         while !done.is_done && done.read_bytes < budget.max(1) {
@@ -150,7 +153,7 @@ impl Store {
         let mut from = done.is_done.then_some(0);
         while let Some(granule) = from {
             let mut writer = self.lock_for_change()?;
-            // What another handle had held back is free for this one.
+            // The reserve of another handle counts as free here, so reserve it before punching.
             let _ = self.hold(&mut writer);
             let (bytes, next) = writer.extents.punch_free(granule, PUNCHES_A_TURN);
             done.returned_bytes += bytes;
@@ -159,8 +162,9 @@ impl Store {
         Ok(done)
     }
 
-    /// Begins to compact, or reads segments, and frees what was emptied if there is no other, or much
-    /// waits. `is_held` says whether the last checkpoint for that has freed nothing: somebody looks at it.
+    /// Begins compaction, or reads segments, and frees emptied segments by a checkpoint if there is
+    /// nothing else to do or much waits. `is_held` says whether the last such checkpoint has freed
+    /// nothing, because readers hold the segments.
     fn compact_in_turn(
         &self,
         writer: &mut Writer,
@@ -191,7 +195,7 @@ impl Store {
         let mut round_count = 0;
         done.is_done = loop {
             match self.compact_slices(writer, &mut done.read_bytes) {
-                // A full disk: what is emptied comes free by checkpoints.
+                // On a full disk, checkpoints free the emptied segments.
                 Err(error) if is_want_of_room(&error) => {
                     round_count += 1;
                     if round_count > ROUNDS_IN_TURN_MAX || !self.regain_more_in_turn(writer)? {

@@ -1,21 +1,22 @@
-//! How fast a writer may go when its changes are to be safe within a bound.
+//! Paces the writer, so that its changes become durable within a bound.
 //!
 //! ```text
 //! change ... change | sync begins ------------------ ends |
 //!   ^ unsafe since    what came before is covered     change, change ... not covered yet
 //! ```
 //!
-//! A sync in the background begins three quarters of the bound after the first change that it will
-//! cover. On a device that cannot keep up that is not enough: one sync takes longer than the bound,
-//! the next has all that was changed meanwhile, and so on. So the writer is slowed in two ways.
+//! A background sync begins three quarters of the bound after the first change that it will cover.
+//! On a device that cannot keep up, that is not enough: one sync takes longer than the bound, the
+//! next covers all changes made in the meantime, and so on. So the writer is slowed in two ways.
 //!
-//! - It waits for the sync under way when a change that this does not cover is older than the bound.
-//! - A sync is begun early when it would have more bytes than the device writes in a quarter of
-//!   the bound, as measured with the last sync, and the writer waits when there are twice as many.
+//! - It waits for the sync in progress if a change that this sync does not cover is older than the
+//!   bound.
+//! - A sync is begun early if it would cover more bytes than the device writes in a quarter of the
+//!   bound, as measured by the last sync; the writer waits if there are twice as many.
 //!
 //! # Not here
 //!
-//! The sync itself: `syncer` does it, or the writer where there is no thread.
+//! The sync itself: `syncer` does it or, without a background thread, the writer.
 
 use std::time::{Duration, Instant};
 

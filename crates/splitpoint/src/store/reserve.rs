@@ -1,17 +1,17 @@
-//! The reserve: what only deletes and compaction may take, so that on a full disk no delete fails and
-//! space comes back.
+//! The reserve: space that only deletes and compaction may take, so that on a full disk deletes
+//! still succeed and space is freed.
 //!
-//! Only on a nearly full file system is anything held back.
+//! Nothing is reserved unless the file system is nearly full.
 //!
-//! A put that finds its segment full first brings the reserve up to date, and is refused where the disk
-//! has no room for that. A delete takes a segment of the reserve where there is no other; before the next
-//! change [`Store::regain`] holds one back again. That always succeeds, unless somebody looks at what is
-//! emptied: a segment of tombstones is dead as a whole, so a checkpoint, which has a place of its own,
-//! sets it free without a record being moved.
+//! A put that finds its segment full first brings the reserve up to date, and fails if the disk has
+//! no space for it. A delete takes a segment of the reserve if there is no other; before the next
+//! change [`Store::regain`] refills the reserve. That always succeeds unless readers hold the
+//! emptied segments: a segment of tombstones is completely dead, so a checkpoint, for which there
+//! is room in the reserve, frees it without moving a record.
 //!
 //! # Not here
 //!
-//! Which granules are held back is in [`region::reserve`](crate::region).
+//! Which granules are reserved: that is in [`region::reserve`](crate::region).
 
 use super::room::LOOKS_AT_PINS;
 use super::{Changing, Store, TOMBSTONE_BYTES, Writer};
@@ -26,33 +26,33 @@ use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::storage::failure::is_want_of_room;
 use crate::testing::mutant::{self, Mutant};
 
-/// A store has a reserve when its records take so many of the smallest segments: a file of a few records
-/// stays small.
+/// A store has a reserve once its records take this many of the smallest segments, so that a file
+/// of few records stays small.
 const HOLDING_SEGMENTS: u64 = 16;
-/// Share of its segments that a log may lose before it has none any more: one part in so many.
+/// A store loses its reserve below this share (as a divisor) of that size (hysteresis).
 const ENDING_SHARE: u64 = 2;
-/// Checkpoints that one call makes at most to regain space.
+/// Largest number of checkpoints that one call writes to regain space.
 const ROUNDS_MAX: u32 = 64;
-/// Log that is written before another attempt, after one that did not regain the reserve: one part of a
-/// segment in so many.
+/// After a failed attempt to refill the reserve, this share (as a divisor) of a segment is appended
+/// to the log before the next attempt.
 const PAUSE_SHARE: u64 = 4;
-/// Segments, or records of the size of the put, that the file system must have for a put beside a reserve
-/// that was never whole.
+/// Number of segments, or records of the size of the put, for which the file system must have space
+/// besides a reserve that was never complete.
 const PUT_SHARE: u64 = 2;
-/// Bytes of the smallest record of which there may be many.
+/// Size in bytes of the smallest record of which there may be many.
 const RECORD_BYTES_MIN: u64 = 16;
-/// A naming record of a big record, and more.
+/// Upper bound for the size of a record that names a big record, in bytes.
 const NAMING_BYTES: u64 = 64;
 
 impl Writer {
-    /// Returns whether something should be done for the reserve before the next change.
+    /// Returns whether the reserve should be refilled before the next change.
     fn is_regaining_due(&self) -> bool {
         let is_last = self.extents.held_segment_count() == 0 && self.log.room() < GRANULE_BYTES / 4;
         self.extents.is_reserve_short()
             && (self.log.position().lsn >= self.regaining_lsn || is_last)
     }
 
-    /// Returns whether the tail and the reserve have room for a batch that deletes so many keys.
+    /// Returns whether the tail and the reserve have room for a batch of `count` deletes.
     pub(super) fn has_room_for_deletes(&self, count: usize) -> bool {
         let lost_bytes = SegmentHeader::BYTES + LINK_BYTES + TOMBSTONE_BYTES;
         let lost_bytes = self.extents.held_segment_count() as u64 * lost_bytes;
@@ -60,7 +60,8 @@ impl Writer {
         count as u64 * TOMBSTONE_BYTES + COMMIT_BYTES <= room
     }
 
-    /// Notes that the reserve could not be regained: nothing is tried again before more is deleted.
+    /// Records that the reserve could not be refilled, so that it is not retried before more is
+    /// deleted.
     fn pause_regaining(&mut self) {
         let segment_bytes = self.extents.needs().map_or(0, |needs| needs.segment_bytes);
         let pause_bytes = segment_bytes / PAUSE_SHARE;
@@ -68,8 +69,8 @@ impl Writer {
         self.hopeless_dead_bytes = self.state.dead_bytes + self.waiting_bytes() + pause_bytes;
     }
 
-    /// Returns the segment that gives most of those whose live records have room elsewhere; if nothing may be
-    /// copied, of those without any.
+    /// Returns the segment whose emptying gains most, among those whose live records have room
+    /// elsewhere or, if nothing may be copied, those without live records.
     fn segment_that_fits(&self, left_out: &[u64], may_copy: bool) -> Option<TableSegment> {
         let heads = self.heads().map(|head| head.segment_offset);
         let room = if may_copy { self.room_for_copies() } else { 0 };
@@ -86,7 +87,7 @@ impl Writer {
 }
 
 impl Store {
-    /// Returns what this store should hold back.
+    /// Returns what this store should reserve; `None` if nothing.
     pub(super) fn needs(&self, writer: &Writer) -> Option<Needs> {
         let may_hold = may_hold(&self.region) && self.access == Access::ReadWrite;
         if !may_hold || writer.compacting.is_none() {
@@ -105,7 +106,7 @@ impl Store {
         }
         let segment_bytes = log_segment_bytes(log_bytes.max(min), REUSED_SHARE, min, max.max(min));
         let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
-        // What puts may add before the next look.
+        // The bytes that puts may add before the next check.
         let added_bytes = writer.log.next_segment_bytes(&self.region);
         writer.extents.segments()?;
         let unit_bytes = SegmentTable::unit_bytes_for(min);
@@ -116,7 +117,7 @@ impl Store {
         let later = Self::geometry_for(later_count, writer.superblock.fill_thousandths);
         let later = if later.bucket_count() < geometry.bucket_count() { geometry } else { later };
         let later_end = end + (added_bytes + image_bytes).div_ceil(GRANULE_BYTES);
-        // A split that finds no room is left out, and the puts go on.
+        // Consider both shapes: a split that finds no room is skipped, and puts continue.
         let bytes_of = |shape| segment_bytes_later(later_count, shape, later_end, unit_bytes);
         let place_bytes = bytes_of(geometry).max(bytes_of(later));
         let needs = Needs { segment_bytes, segment_bytes_min: min, image_bytes, place_bytes };

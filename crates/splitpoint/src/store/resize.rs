@@ -1,4 +1,4 @@
-//! When a bucket is split or merged: after the commit of the change that makes it due.
+//! Splits and merges buckets, after the commit of the change that makes it due.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! Room: segments that were emptied are used again, and a change that finds none makes some.
+//! Room: reuses emptied segments, and makes room for a change that found none.
 //!
-//! Whether a segment may be used again is decided by
-//! [`Compaction::take_reusable`](crate::compaction::Compaction::take_reusable).
+//! [`Compaction::take_reusable`](crate::compaction::Compaction::take_reusable) decides whether a
+//! segment may be reused.
 
 use std::ops::Range;
 
@@ -14,24 +14,25 @@ use crate::storage::failure::is_want_of_room;
 use crate::storage::reader_table::{OtherReaders, PublishedMoment};
 use crate::testing::mutant::{self, Mutant};
 
-/// Looks at the pins after which what still waits is left.
+/// Number of polls of the pins, after which waiting segments are left waiting.
 pub(super) const LOOKS_AT_PINS: u32 = 4;
-/// Ranges whose pages the system does not take back, after which the thread ends its round.
+/// Number of ranges whose pages the system does not take back, after which the background thread
+/// ends its round.
 const UNCOOLED_MAX: usize = 16;
-/// Segments that a turn gives back at most, of those that it frees: each may take the file system
-/// milliseconds, for which every other handle waits. The rest keeps its pages for the next segments.
+/// Largest number of freed segments whose pages a turn releases: each may take the file system
+/// milliseconds, while every other handle waits. The others keep their pages for the next segments.
 const COOLED_IN_TURN_MAX: usize = 4;
-/// Steps of [`PastMoments`](crate::moments::PastMoments) that a look takes at most: as many as it needs
-/// where nothing is pinned.
+/// Largest number of steps of [`PastMoments`](crate::moments::PastMoments) at a time: as many as a
+/// round needs if nothing is pinned.
 const STEPS_PER_LOOK: u32 = 3;
-/// Bytes of victims that a change reads at most to find room in a table that is full.
+/// Largest number of bytes of victims that a change reads to make room in a full table.
 const ROOM_BYTES_MAX: u64 = 4 << 20;
 
 impl Store {
-    /// Tries a change again that found no room, if compaction makes some: what is emptied is used
-    /// again, or a victim is emptied. So deletes go on in a table that is full.
+    /// Retries a change that found no room, if compaction can make some, by reusing an emptied
+    /// segment or emptying a victim. So deletes still work in a full table.
     ///
-    /// Records move, so the caller looks its keys up again.
+    /// This may move records, so the caller must look up its keys again.
     #[cold]
     #[inline(never)]
     pub(super) fn after_room<T>(
@@ -46,7 +47,7 @@ impl Store {
         again(writer)
     }
 
-    /// Frees at least one segment, if that can be done; returns whether.
+    /// Frees at least one segment, if possible. Returns whether it did.
     pub(super) fn make_room(&self, writer: &mut Writer) -> bool {
         if self.group.check().is_err() {
             return false;
@@ -57,15 +58,16 @@ impl Store {
             compacting.state.forget_recent_live();
         }
         if !self.region.storage().is_volatile() {
-            // One by turns would go on with the next change that finds room. An error of a sync poisons.
+            // Complete a pending checkpoint by turns now; it would otherwise only advance with the
+            // next successful change. Ignore an error: that of a sync has poisoned the handle.
             let _ = self.group.check().and_then(|()| self.end_in_this_turn(writer));
-            // What is emptied now waits for the checkpoint after this one.
+            // Segments emptied from now on wait for the checkpoint after this one.
             writer.hurry_checkpoint();
             return writer.extents.free_bytes() > free_before;
         }
         let mut read_bytes = 0;
         while writer.extents.free_bytes() <= free_before && read_bytes < ROOM_BYTES_MAX {
-            // The lists of the grace periods move on by one look each.
+            // Each poll advances the grace periods by one step.
             match self.compact(writer, SLICE_BYTES) {
                 Ok(0) | Err(_) => break,
                 Ok(bytes) => read_bytes += bytes,
@@ -78,7 +80,7 @@ impl Store {
         writer.extents.free_bytes() > free_before
     }
 
-    /// Frees the emptied segments that nobody looks at any more.
+    /// Frees the emptied segments that nobody reads any more.
     pub(super) fn reuse_emptied(&self, writer: &mut Writer) {
         if let Some(others) = &self.others {
             others.ask_again();
@@ -86,7 +88,7 @@ impl Store {
         self.reuse_some(writer, usize::MAX);
     }
 
-    /// Frees up to `count_max` of them.
+    /// Frees up to `count_max` emptied segments that nobody reads any more.
     pub(super) fn reuse_some(&self, writer: &mut Writer, count_max: usize) {
         let Writer {
             compacting: Some(compacting),
@@ -133,7 +135,7 @@ impl Store {
             self.horizons.evict(|horizon| compacting.state.held_bytes(&moment, horizon));
             self.evict_moments(|bytes_max| compacting.state.least_since(&moment, bytes_max));
         }
-        // One call of it may wait for the journal of the file system, for milliseconds.
+        // Punching may wait for the journal of the file system, for milliseconds.
         let is_cooled_by_thread =
             self.region.storage().may_sync_in_background() && self.turns.is_none();
         let (mut is_any_freed, mut cooled_count) = (false, 0);
@@ -295,7 +297,7 @@ mod tests {
                 return None;
             }
             store.checkpoint_in_this_turn(&mut writer).expect("nothing fails");
-            // The lists of the grace periods move on by one look each.
+            // Each poll advances the grace periods by one step.
             for _ in 0..LOOKS_AT_PINS {
                 store.reuse_emptied(&mut writer);
             }

@@ -1,15 +1,16 @@
-//! A sample of the chains of a table in use: no lock is taken, and the writer goes on.
+//! Samples the chains of a table in use, without a lock and without stopping the writer.
 //!
-//! The buckets whose numbers have some low bits in common are a table of linear hashing themselves, for
-//! the keys whose hashes have these bits:
+//! The buckets whose numbers share some low bits form a table of linear hashing themselves, for the
+//! keys whose hashes have these bits:
 //!
 //! ```text
 //! five buckets       0   1   2   3   4
 //! of low bit 0       0       1       2     three: buckets 0 and 2 are divided here as well
 //! ```
 //!
-//! So their ideal is that of a smaller table, exactly, and of all splits of the table only one in so many
-//! concerns them. A sample counts if none did while it was taken; otherwise a smaller one is.
+//! So their ideal is exactly that of a smaller table, and only a fraction of all splits affects
+//! them. A sample is valid if no split has affected it while it was taken; otherwise a smaller one
+//! is taken.
 //!
 //! # Invariants
 //!

@@ -1,7 +1,7 @@
-//! Find the segments of a store whose file has no segment table: one that was never compacted.
+//! Finds the segments of a file without a segment table, which was never compacted.
 //!
-//! Its log is whole, so the headers lead from the tail back to the first log segment, one page each.
-//! What has no other use and begins like a big segment is one.
+//! Its log is complete, so the headers lead from the tail back to the first log segment, one page
+//! read for each. A range without another use that begins like a big segment is one.
 
 use std::ops::Range;
 

@@ -1,12 +1,12 @@
-//! What a transaction has read, and whether it is still so when it commits.
+//! The read set of a transaction, and its validation at the commit.
 //!
-//! Transactions are optimistic. One that commits takes the lock and compares the newest version of each
-//! key that it has read with the one that it saw. If they are equal, everything that it read is true at
-//! the moment of its commit, so it is as if it had run in that moment alone: the order of the commits is
-//! the serial order. Otherwise it conflicts.
+//! Transactions use optimistic concurrency control. A commit takes the lock and compares the newest
+//! version of each key that the transaction has read with the version that it saw. If all are
+//! equal, everything that it read is current at the moment of its commit, as if it had run alone at
+//! that moment: the order of commits is the serial order. Otherwise it conflicts.
 //!
-//! Versions are compared by their bytes where the record is another one. So a record that was moved does
-//! not conflict, nor does a key that has got its value back.
+//! If the records differ, the versions are compared by their bytes. So neither a moved record
+//! conflicts, nor a key that has been changed back to its old value.
 
 use super::{Store, Versions, Writer};
 use crate::error::Result;

@@ -5,11 +5,11 @@
 //! drops with the process, and [gives it up](super::lease) afterwards. What it does at the
 //! beginning of a turn depends on the word of the last turn in the reader table:
 //!
-//! | found in the reader table | done |
+//! | word found | action |
 //! |---|---|
-//! | the word that this handle left | nothing: no other had a turn meanwhile |
-//! | the word of another turn that has ended | the state of the writer is read from the file |
-//! | the word of a turn that has not ended | the same after what a killed writer leaves is completed |
+//! | of this handle's own last turn | none: no other handle has had a turn since |
+//! | of a turn of another handle that has ended | load the state of the writer from the file |
+//! | of a turn that has not ended | complete what the killed writer has left, then the same |
 //!
 //! All of this is O(1), and keeps the mappings, so borrowed values stay valid.
 //!

@@ -1,19 +1,20 @@
-//! `Versions`: the versions that keys had at one moment, for snapshots, scans and transactions.
+//! `Versions`: the versions of keys at one moment, for snapshots, scans and transactions.
 //!
-//! The version of a key is the first record on the chain of `prev`, from its slot, that was there at the
-//! moment. A key that was deleted since has no slot; its chain begins at a [grave](crate::graves).
-//! Exactly one record satisfies that, or none:
+//! The version of a key is the first record on its chain of `prev`, starting from its slot, that
+//! existed at the moment. A key that was deleted since has no slot; its chain begins at a
+//! [grave](crate::graves). At most one record is the version:
 //!
-//! - A put names what the slot held, and a record that is moved while a horizon is open names where it
-//!   was. So the records of a key since its last delete are one chain.
-//! - The first record after a delete names none. If it is younger than the moment, the version is on the
-//!   chain of one of the graves that were dug since, or the key was not there.
-//! - The [horizon](crate::horizons) keeps all of these records.
+//! - The `prev` of a put is the record that the slot held, and a record that is moved while a
+//!   horizon is open names its original. So the records of a key since its last delete form one
+//!   chain.
+//! - The first record after a delete has no `prev`. If it is younger than the moment, the version
+//!   is on the chain of one of the graves dug since, or the key did not exist.
+//! - The [horizon](crate::horizons) keeps all of these records from being overwritten.
 //!
-//! A handle that reads beside another process publishes its [moment](crate::moments) instead of opening a
-//! horizon; without a place in the reader table, a pin keeps all of it for as long as the versions are
-//! wanted. The records of the moment are told by where they are, and graves are found
-//! [in the log](super::deleted).
+//! A handle that reads beside another process publishes its [moment](crate::moments) instead of
+//! opening a horizon; without a place in the reader table, it holds a pin until the versions are
+//! dropped. It recognizes the records of the moment by their addresses, and finds graves [in the
+//! log](super::deleted).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,75 +37,74 @@ use crate::storage::reader_table::OpenMoment;
 use crate::testing::mutant::{self, Mutant};
 use crate::value::Value;
 
-/// Bytes that a snapshot may hold back at least, unless the options say otherwise.
+/// Smallest default for the bytes that a snapshot may hold.
 const PIN_BYTES_MIN: u64 = 64 << 20;
-/// How many times as much a scan may hold back: what dies if every key that it returns is deleted.
+/// A scan may hold this many times as much: enough to delete every key that it returns.
 const SCAN_PIN_FACTOR: u64 = 3;
-/// Versions of a key that are walked over each time it is asked for. What a longer walk finds is
-/// remembered.
+/// Longest walk over the versions of a key whose result is not cached.
 const WALK_MAX: u64 = 64;
-/// Versions that a delete walks over to see whether a snapshot needs one.
+/// Longest walk of a delete over the versions of a key, to find out whether a snapshot needs one.
 const DELETE_WALK_MAX: u64 = 8;
 
-/// How much space somebody who reads old versions may hold back.
+/// How much space a reader of old versions may keep from being reused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hold {
-    /// As much as [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) says.
+    /// As much as [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) allows.
     Snapshot,
     /// A few times as much.
     Scan,
-    /// Whatever it takes.
+    /// Any amount.
     Unbounded,
 }
 
-/// Where the records were at the moment.
+/// Where the records of the moment are.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
-    /// In segments, and in which of them slots held every record.
+    /// The runs of segments, and those of them whose records were all held by slots.
     Runs(Runs, HeldRuns),
     /// Along the log: the headers of a store that was never compacted are damaged.
     Log(LogStart, LogPosition),
 }
 
-/// The versions that keys had at one moment. Space for them is kept until it is dropped.
+/// The versions of keys at one moment. Their space is not reused until this is dropped or given up.
 pub(crate) struct Versions<'db> {
     store: &'db Store,
     as_of: AsOf,
-    /// The number of keys.
+    /// The number of keys at the moment.
     pub(crate) record_count: u64,
-    /// The changes that the handle had made.
+    /// The number of changes that the handle had made by the moment.
     change_count: u64,
     log_end: LogPosition,
     places: OnceLock<Places>,
-    /// What long walks have found.
+    /// Cached results of long walks.
     walked: Mutex<HashMap<Box<[u8]>, Option<Addr>>>,
     bytes_max: u64,
-    /// What keeps them in a file that another process may change, and tells which they are.
+    /// Keeps and identifies the records of a file that another process may change.
     beside: Option<Box<Beside<'db>>>,
-    /// What keeps them in a file that only this process changes, or a table in memory.
+    /// Keeps the records of a file that only this process changes, or of a table in memory.
     horizon: Option<Horizon<'db>>,
-    // Dropped after the horizon.
+    // Declared, and so dropped, after the horizon.
     _graves: ForgetGraves<'db>,
     _watch: Watch<'db>,
 }
 
-/// The moment of a handle that reads beside a writer of another process: what was there is told by where
-/// it is.
+/// The moment of a handle that reads beside a writer of another process. Its records are identified
+/// by their addresses.
 struct Beside<'db> {
     reader: &'db Reader,
     keeper: Keeper<'db>,
-    /// The process that keeps it.
+    /// The process that has opened the moment.
     origin: Origin,
     places: PlacesThen,
-    /// How often the writer had moved records without a name.
+    /// Number of moves without a name of the original that the writer had made by the moment.
     unnamed_moves: u64,
     deleted: Mutex<Deleted>,
 }
 
-/// What has a writer of another process keep the records of a moment.
+/// What makes the writer of another process keep the records of a moment.
 enum Keeper<'db> {
     Moment(OpenMoment),
-    /// Without a place in the reader table: it cannot be given up.
+    /// A pin, for a handle without a place in the reader table. It cannot be given up.
     Pin(Pin<'db>),
 }
 
@@ -117,7 +117,7 @@ impl fmt::Debug for Versions<'_> {
     }
 }
 
-/// Has graves forgotten that nobody needs any more.
+/// Removes the graves that nobody needs any more, when it is dropped.
 struct ForgetGraves<'db>(&'db Store);
 
 impl Drop for ForgetGraves<'_> {
@@ -129,12 +129,12 @@ impl Drop for ForgetGraves<'_> {
 }
 
 impl<'db> Versions<'db> {
-    /// Keeps the versions of now, in any handle.
+    /// Returns the versions of the present moment, for any kind of handle.
     pub(crate) fn now(store: &'db Store, hold: Hold) -> Result<Arc<Self>> {
         Self::now_locked(store, &mut *store.lock_to_look()?, hold)
     }
 
-    /// Does the same for a caller that holds the lock for [looking](Store::lock_to_look).
+    /// Like [`now`](Self::now), for a caller that holds the lock of [`Store::lock_to_look`].
     pub(crate) fn now_locked(
         store: &'db Store,
         writer: &mut Writer,
@@ -146,7 +146,7 @@ impl<'db> Versions<'db> {
         }
     }
 
-    /// Keeps the versions of now, which nobody but this handle changes while they are wanted.
+    /// Returns the versions of the present moment of a store that only this handle can change.
     pub(crate) fn of(store: &'db Store, writer: &Writer, hold: Hold) -> Arc<Self> {
         let as_of = writer.as_of();
         let bytes_max = bytes_max(store, writer, hold);
@@ -156,7 +156,7 @@ impl<'db> Versions<'db> {
         Self::kept(store, writer, as_of, bytes_max, Some(horizon), None)
     }
 
-    /// Returns the versions of now, which a horizon or a moment keeps.
+    /// Returns the versions of the present moment, kept by a horizon or a moment.
     #[inline(always)]
     fn kept(
         store: &'db Store,
@@ -182,18 +182,18 @@ impl<'db> Versions<'db> {
         })
     }
 
-    /// Keeps the versions of the last commit of another process.
+    /// Returns the versions of the last commit of another process.
     fn beside(
         store: &'db Store,
         reader: &'db Reader,
         writer: &mut Writer,
         hold: Hold,
     ) -> Result<Arc<Self>> {
-        // A copy of a file that nobody writes leaves it as it is.
+        // Only for snapshots, so that a scan for a copy does not change a file without a writer.
         if matches!(hold, Hold::Snapshot) {
             reader.take_place_to_look_back(&store.region)?;
         }
-        // Before the other process is asked where its records are.
+        // Pin before the segments of the other process are read.
         let pin = reader.pin(&store.region)?;
         if let Some(others) = store.others.as_deref().filter(|_| store.takes_turns()) {
             others.expect_lookers_back().map_err(|source| store.table_error(source))?;
@@ -221,17 +221,16 @@ impl<'db> Versions<'db> {
         Ok(Self::kept(store, writer, AsOf::default(), bytes_max, None, Some(beside)))
     }
 
-    /// Returns whether nothing was changed since the moment. For a thread that holds the lock for
-    /// changes.
+    /// Returns whether nothing was changed since the moment. The caller holds the lock for changes.
     pub(super) fn is_of_now(&self, writer: &Writer) -> bool {
         match &self.beside {
             None => writer.change_count == self.change_count,
-            // Whoever made a change: each takes room in the log, as does a move.
+            // A change by any handle, and any move, advances the log.
             Some(_) => writer.log.position().lsn == self.log_end.lsn,
         }
     }
 
-    /// Returns whether what they return is borrowed, and pinned in this handle.
+    /// Returns whether returned values borrow their bytes, with pins in the memory of this handle.
     pub(crate) fn is_pinned_here(&self) -> bool {
         self.beside.is_none() && !self.copies_values()
     }
@@ -244,7 +243,7 @@ impl<'db> Versions<'db> {
         }
     }
 
-    /// Notes that no record before `offset` is wanted any more.
+    /// Releases the records before `offset`, which are no longer needed.
     #[inline]
     pub(crate) fn pass(&self, offset: u64) {
         if let Some(horizon) = &self.horizon {
@@ -257,8 +256,8 @@ impl<'db> Versions<'db> {
         self.store
     }
 
-    /// Returns an error if the versions are not kept any more. Space that was looked at before a call
-    /// that returns none, under a pin, had not been used again.
+    /// Fails if the versions were given up. If it succeeds, space that was read before the call,
+    /// under a pin, had not been reused.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         match &self.horizon {
@@ -271,7 +270,7 @@ impl<'db> Versions<'db> {
     #[cold]
     fn check_beside(&self) -> Result<()> {
         match self.beside.as_deref() {
-            // What keeps it is its parent's.
+            // The moment belongs to the parent process, which opened it.
             Some(beside) if !beside.origin.is_here() => Err(in_fork()),
             Some(Beside { keeper: Keeper::Moment(moment), .. }) if moment.is_evicted() => {
                 Err(self.too_old())
@@ -290,7 +289,7 @@ impl<'db> Versions<'db> {
         self.get_hashed(key, self.store.hash_of(key))
     }
 
-    /// Returns the same for a caller that has the hash of the key.
+    /// Like [`get`](Self::get), for a caller that has the hash of the key.
     pub(crate) fn get_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value<'db>>> {
         self.store.refuse_reading_in_fork()?;
         let pin = self.pin()?;
@@ -315,7 +314,7 @@ impl<'db> Versions<'db> {
         }
     }
 
-    /// Pins the same for a caller that hands out many values.
+    /// Like [`pin`](Self::pin), for a caller that hands out many values.
     pub(crate) fn pins(&self) -> Result<Bunch<'db>> {
         match &self.beside {
             Some(_) => self.pin().map(Bunch::of),
@@ -323,7 +322,7 @@ impl<'db> Versions<'db> {
         }
     }
 
-    /// Returns whether a pin of a value keeps a lock that others may wait for.
+    /// Returns whether values are copied, because a pin would hold a lock that others may wait for.
     pub(crate) fn copies_values(&self) -> bool {
         self.store.reader.as_ref().is_some_and(Reader::is_per_call)
     }
@@ -332,7 +331,7 @@ impl<'db> Versions<'db> {
     pub(crate) fn find_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'db>>> {
         self.check()?;
         let found = self.find(key, hash);
-        // If the horizon has gone meanwhile, what was found missing may have been there.
+        // Check again: if the versions were given up in the meantime, a miss may be wrong.
         self.check()?;
         found
     }
