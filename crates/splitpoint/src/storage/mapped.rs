@@ -36,9 +36,10 @@ use super::{
 use crate::format::FILE_BYTES_MAX;
 use crate::prefaulter::Work;
 
-/// Pieces of an index up to this size are cleared by a write of zeros. A read creates folios as large.
+/// Largest index piece that is cleared by writing zeros. A page fault creates folios of this size,
+/// too.
 const WRITTEN_BYTES_MAX: u64 = 128 << 10;
-/// Reads that sample whether a piece of an index is in the page cache.
+/// Number of reads that sample whether an index piece is in the page cache.
 const CACHE_PROBES: u64 = 32;
 
 /// A file behind shared mappings.
@@ -56,15 +57,15 @@ pub(crate) struct Mapped {
     lock: Lock,
 }
 
-/// What keeps other handles from the file. It is released after the file is closed.
+/// The locks that exclude other handles. Released after the file is closed.
 #[derive(Debug)]
 enum Lock {
-    /// `flock` and locks of bytes on the description of the file, which is this handle's own.
+    /// `flock` and byte locks on the file description, which belongs to this handle.
     Description(Neighbours),
-    /// Locks [of the process](super::writer_byte): the program has the description, and locks it as it
-    /// likes.
+    /// Locks [of the process](super::writer_byte), because the program owns the description and its
+    /// locks.
     Byte(#[expect(dead_code, reason = "its drop gives the claim up")] SharedFile),
-    /// Locks of bytes on a description of its own, of a file that the program has opened.
+    /// Byte locks on a description of this handle's own, for a file that the program has opened.
     ByTurns(
         Neighbours,
         #[expect(dead_code, reason = "the program shares it as long as the handle is open")]
@@ -73,7 +74,7 @@ enum Lock {
 }
 
 impl Mapped {
-    /// Maps `file`, which the caller has locked, for reading or for both.
+    /// Maps `file`, which the caller has locked, for reading or for reading and writing.
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
         let (file, found) = look_at(file)?;
         let claims = Arc::new(Claims::default());
@@ -84,7 +85,7 @@ impl Mapped {
     /// Maps a file whose description the program shares.
     pub(super) fn shared(file: &SharedFile, is_writable: bool) -> io::Result<Self> {
         let path = file.path().to_path_buf();
-        // An error closes a description.
+        // On an error a descriptor is closed, which ends locks of the process, so renew them.
         let look_at = |own: File| look_at(own).inspect_err(|_| file.inode().renew());
         if let Some(own) = file.own_description() {
             let (own, _) = own?.into_parts();
@@ -98,7 +99,8 @@ impl Mapped {
         Self::with_lock(own, found, path, is_writable, Lock::Byte(file.clone()), Arc::default())
     }
 
-    /// Takes the descriptor for its own while the program waits for the call that opens the handle.
+    /// Trusts the descriptor without checks until the open returns, for which the program is
+    /// waiting.
     pub(super) fn trust_until_opened(&self) {
         self.file.trust();
     }
@@ -137,7 +139,7 @@ impl Mapped {
         })
     }
 
-    /// Makes the view cover a file of `bytes`.
+    /// Extends the view to a file of `bytes`.
     fn cover(&self, bytes: u64) -> io::Result<()> {
         if self.view.cover(&self.file, bytes)? {
             self.keep_index();
@@ -145,13 +147,14 @@ impl Mapped {
         Ok(())
     }
 
-    /// Has the file system make a range zeros that were never written; `Unsupported` if it cannot.
+    /// Makes the file system turn a range into unwritten zeros; fails with `Unsupported` if it
+    /// cannot.
     fn zero_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
         uninterrupted(|| Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?))
     }
 
-    /// Returns how the faults of pages that were written are taken ahead.
+    /// Returns how pages of written blocks are faulted in ahead.
     fn first_touch(&self) -> FirstTouch {
         if let Some(&known) = self.first_touch.get() {
             return known;
@@ -162,14 +165,15 @@ impl Mapped {
         }
     }
 
-    /// Has the index kept in memory, if the file is large beside it.
+    /// Locks the index in memory, if the file is large compared with it.
     fn keep_index(&self) {
         if self.view.is_read_by_pages() {
             self.windows.keep_in_memory(locked_bytes_max());
         }
     }
 
-    /// Gives a range whose pages are in the cache its blocks, or clears it; returns whether its pages have stayed.
+    /// Allocates the blocks of a range and keeps its cached pages or, if the range is not in the
+    /// page cache, clears it. Returns whether the pages were kept.
     fn allocate_cached(&self, offset: u64, bytes: u64) -> io::Result<bool> {
         if !self.is_cached(offset, bytes) {
             return self.clear_range(offset, bytes).map(|()| false);
@@ -201,8 +205,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Closing the file would release the lock, unless a child of a fork still has the file
-        // open. In that child the lock is the parent's.
+        // Unlock explicitly: the child of a fork may still have the file open, which would keep the
+        // lock. In the child, the lock belongs to the parent and must not be released.
         if self.origin.is_here()
             && self.file.checked().is_ok()
             && let Lock::Description(neighbours) | Lock::ByTurns(neighbours, ..) = &self.lock
@@ -247,8 +251,8 @@ impl Storage for Mapped {
         self.file_bytes.load(Ordering::Acquire)
     }
 
-    /// Waits only for the first page, which is seldom being written. The kernel then reports an
-    /// error of any page of the file, as a sync would, but without a flush.
+    /// Waits only for the first page, which is rarely being written back. The kernel then reports a
+    /// write-back error of any page of the file, as a sync would, but without a flush.
     fn has_write_back_error(&self) -> bool {
         // The program may have closed the descriptor: the number may be of a file of its own.
         let Ok(file) = self.file.checked() else { return false };
@@ -293,7 +297,7 @@ impl Storage for Mapped {
         }
         assert!(bytes <= FILE_BYTES_MAX);
         refuse_over_limit(bytes)?;
-        // Do this first: if it failed after the file has grown, the file would stay long.
+        // Cover first: if this failed after the file has grown, the file would stay longer.
         self.cover(bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();
         let allocated = uninterrupted(|| {
@@ -368,7 +372,7 @@ impl Storage for Mapped {
     }
 
     fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
-        // Pieces that are prepared are large: a write creates none of their pages, where the file system can clear.
+        // Prepared pieces are large, and are cleared without creating pages if the file system can.
         Some(self.windows.pages(kind, at, bytes))
     }
 
@@ -381,7 +385,8 @@ impl Storage for Mapped {
         let reservation = if bytes < HUGE_BYTES {
             Reservation::of_file(bytes, part)?
         } else {
-            // The kernel maps a large folio as one only if file and memory have the same alignment.
+            // The kernel maps a large folio with a huge page only if file offset and address have
+            // the same alignment.
             let reservation = Reservation::aligned(bytes)?;
             reservation.map_file(0, bytes, part)?;
             reservation
@@ -394,9 +399,9 @@ impl Storage for Mapped {
         Ok(tail.with(self.first_touch()))
     }
 
-    /// Clears the segment without creating pages. They come as one large folio, so that lookups in
-    /// the segment need few entries of the TLB. A fault creates it without the lock of the file,
-    /// which a write of zeros would hold for as long.
+    /// Clears the segment without creating pages. The page fault then creates one large folio, so
+    /// that lookups in the segment need few TLB entries, and does so without the inode lock, which
+    /// a write of zeros would hold for just as long.
     fn ready_segment(
         &self,
         offset: u64,
@@ -407,7 +412,7 @@ impl Storage for Mapped {
         if !is_new {
             self.clear_range(offset, bytes)?;
         }
-        // New ones were never written.
+        // Blocks of a new segment were never written.
         let pages = map.pages();
         let pages = if is_new { pages.map(|pages| pages.with(FirstTouch::Write)) } else { pages };
         Ok(pages.map(|pages| -> Work { Box::new(move || pages.fault_in_huge()) }))
@@ -423,9 +428,10 @@ impl Storage for Mapped {
         write_zeros(self.file.checked()?, offset, bytes)
     }
 
-    /// Creates the pages of a small piece: one that a write creates costs a third of one that a fault
-    /// reads, though there is nothing to read. Its folios are no larger than those of a read: clearing splits
-    /// the large ones of an earlier use, unless they are dirty.
+    /// Creates the pages of a small piece by writing: a page created by a write costs a third of
+    /// one created by a read fault, even though there is nothing to read. Its folios are no larger
+    /// than those of a read fault, because clearing splits larger ones of an earlier use, unless
+    /// they are dirty.
     fn clear_piece(&self, offset: u64, bytes: u64, is_new: bool) -> io::Result<()> {
         if bytes > WRITTEN_BYTES_MAX {
             return if is_new { Ok(()) } else { self.clear_range(offset, bytes) };
@@ -439,7 +445,7 @@ impl Storage for Mapped {
         self.write_zeros(offset, bytes)
     }
 
-    /// Clears without creating pages: written zeros would be in large folios, and then a store to a
+    /// Clears without creating pages: written zeros would be in large folios, where a store to a
     /// single slot would dirty 2 MiB.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         match self.zero_range(offset, bytes) {
@@ -450,8 +456,9 @@ impl Storage for Mapped {
         }
     }
 
-    /// Keeps pages that are in the cache, since they are cheaper than new ones. A store to a page
-    /// that is not would first read it from the disk.
+    /// Keeps pages that are in the page cache, which is cheaper than creating new ones. If a range
+    /// is not in the page cache it is cleared, because a store to it would first read it from the
+    /// disk.
     fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if !self.allocate_cached(offset, bytes)? {
             return Ok(());
@@ -510,8 +517,9 @@ impl Storage for Mapped {
         let base = self.view.span().base.wrapping_add(start as usize);
         let len = (offset + bytes - start) as usize;
         // `msync` of a shared mapping is a range sync of its file: it covers what was written by
-        // any means, and reaches the device. SAFETY: the range lies in the view, which this storage
-        // keeps mapped; a sync changes no contents.
+        // any means, and reaches the device.
+        // SAFETY: the range lies in the view, which this storage keeps mapped; a sync changes no
+        // contents.
         unsafe { rustix::mm::msync(base.cast(), len, MsyncFlags::SYNC) }?;
         Ok(())
     }

@@ -408,12 +408,12 @@ impl Store {
         }
     }
 
-    /// Walks the buckets of a checkpoint that has begun, beside the writer. `go_on` is called some
-    /// thousand times a second; the checkpoint is given up when it returns `false`.
+    /// Walks the buckets of a checkpoint that has begun, beside the writer. Calls `go_on` some
+    /// thousand times a second, and abandons the checkpoint if that returns `false`.
     pub(crate) fn walk_checkpoint(&self, go_on: impl FnMut() -> bool) -> Result<()> {
         let walker = match &mut self.lock()?.checkpoints.progress {
             Progress::Walking { image, by: Walking::Thread { is_asked } } => {
-                // Nobody else walks them from now on.
+                // From now on, no other thread begins the walk.
                 *is_asked = true;
                 image.walker()
             }
@@ -429,7 +429,7 @@ impl Store {
         };
         let is_whole = match walked {
             Ok(Some(slot_count)) => image.complete(&mut writer.extents, slot_count).is_ok(),
-            // As above: the next checkpoint is tried later.
+            // Ignore the error: the checkpoint is abandoned, and the next one is tried later.
             Ok(None) | Err(_) => false,
         };
         if is_whole {
@@ -441,14 +441,14 @@ impl Store {
         Ok(())
     }
 
-    /// Gives up the checkpoint that is being made and notes when to try again.
+    /// Abandons the checkpoint in progress, and schedules the next attempt.
     #[cold]
     fn abandon_checkpoint(&self, writer: &mut Writer) {
         let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);
         if let Progress::Walking { image, .. } | Progress::Written { image, .. } = progress
             && self.group.check().is_ok()
         {
-            // A handle that has failed stores nothing: what the live header lists stays taken.
+            // A poisoned handle stores nothing, so the segment stays allocated.
             image.release(&mut writer.extents);
         }
         let interval = writer.checkpoint_interval(&self.region);
@@ -458,8 +458,8 @@ impl Store {
             self.region.storage().growth_bytes().unwrap_or(u64::MAX);
     }
 
-    /// Has a checkpoint that could not be written be tried again at once if the file may grow by as much
-    /// more as that takes: the disk was full, or a limit was in the way. Called when the log has grown.
+    /// Retries a failed checkpoint at once if the file can now grow by at least its size more than
+    /// at the failure: the disk was full, or a limit was reached. Called when the log has grown.
     pub(super) fn retry_checkpoint(&self, writer: &mut Writer) {
         let Checkpointing { put_off_lsn, put_off_free_bytes, .. } = writer.checkpoints;
         if put_off_lsn <= writer.log.position().lsn {
@@ -474,7 +474,8 @@ impl Store {
         }
     }
 
-    /// Makes a whole image durable, and the superblock that names it; then the one before is free.
+    /// Syncs a complete image, writes and syncs the superblock that names it, and frees the
+    /// previous checkpoint.
     ///
     /// # Errors
     ///
@@ -496,7 +497,7 @@ impl Store {
         let superblock = match self.make_durable(name) {
             Ok(superblock) => superblock,
             Err(error) => {
-                // Which of the two checkpoints a superblock names is not known: both stay.
+                // It is unknown which of the two checkpoints a superblock names, so both stay.
                 self.group.fail(&error);
                 return Err(error);
             }
@@ -518,20 +519,22 @@ impl Store {
         let is_new = application_data != superblock.application_data;
         writer.superblock = Superblock { application_data, ..superblock };
         if is_new {
-            // `set_application_data` has left it to this, which wrote a superblock.
+            // `set_application_data` has left the write to this function, because a superblock was
+            // being written.
             let _writing = self.superblock_writes();
             let written = self.region.write_superblock(&mut writer.superblock, false);
-            // Nobody ends what has come so far: the handle would wait for it at its close.
+            // Poison the handle: nobody would complete this checkpoint, and the close would wait
+            // for it forever.
             written.inspect_err(|error| self.group.fail(error))?;
         }
-        // One is made at a time.
+        // Only one checkpoint is in progress at a time.
         writer.checkpoints.finished_count = writer.checkpoints.begun_count;
         writer.checkpoints.put_off_lsn = 0;
         if writer.superblock.is_compacted {
             writer.checkpoints.replay_checkpoint = writer.checkpoints.begun_count;
         }
         checkpoint::release_all_but(&mut writer.extents, Some(name));
-        // Before anybody else takes what is free now.
+        // Refill the reserve before the freed space is taken.
         let _ = self.hold(writer);
         writer.checkpoints.progress = Progress::Idle;
         writer.checkpoints.due_lsn = name.lsn + writer.checkpoint_interval(&self.region);
@@ -542,8 +545,8 @@ impl Store {
         Ok(())
     }
 
-    /// Syncs the log up to the commit of a checkpoint, then the checkpoint, then a superblock; both
-    /// of a store that is compacted.
+    /// Syncs the log up to the commit of a checkpoint, then the checkpoint, then writes the
+    /// superblock (both copies, for a compacted store).
     fn make_durable(&self, name: CheckpointName) -> Result<Superblock> {
         self.wait_durable(name.lsn, false)?;
         assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
@@ -555,19 +558,19 @@ impl Store {
         self.write_naming(superblock)
     }
 
-    /// Makes a superblock durable that names a checkpoint; both copies of a store that is compacted.
+    /// Writes and syncs a superblock that names a checkpoint; both copies, for a compacted store.
     fn write_naming(&self, mut superblock: Superblock) -> Result<Superblock> {
         let _writing = self.superblock_writes();
         self.region.write_superblock(&mut superblock, false)?;
         if superblock.is_compacted && !mutant::is_made(Mutant::OneSuperblock) {
-            // Space is used again that the checkpoint of the older copy leads to.
+            // Otherwise space could be reused to which the checkpoint of the older copy leads.
             self.region.write_superblock(&mut superblock, false)?;
         }
         Ok(superblock)
     }
 
-    /// Makes a checkpoint of what there is now, and waits until it is durable. Changes wait while the
-    /// buckets are walked; one that is under way is finished before.
+    /// Makes a checkpoint of the present state, and waits until it is durable. Changes wait while
+    /// the buckets are walked. A checkpoint in progress is finished first.
     ///
     /// # Errors
     ///
@@ -584,7 +587,7 @@ impl Store {
                     self.begin_checkpoint(&mut writer, lsn, 1)?;
                     self.walk_to_end(&mut writer)?;
                 }
-                // The thread is at it.
+                // The background thread is working on it.
                 Progress::Walking { by: Walking::Thread { is_asked: true }, .. }
                 | Progress::Syncing => {
                     drop(writer);
@@ -599,7 +602,7 @@ impl Store {
         }
     }
 
-    /// Walks the buckets that a checkpoint which has begun has not, without the thread.
+    /// Walks the remaining buckets of a checkpoint that has begun, on this thread.
     pub(super) fn walk_to_end(&self, writer: &mut Writer) -> Result<()> {
         writer.checkpoints.due_lsn = u64::MAX;
         let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);

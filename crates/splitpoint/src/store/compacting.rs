@@ -527,8 +527,9 @@ impl Store {
         self.store_slots(writer, copies)
     }
 
-    /// Copies a record if a slot holds it; `names_original` says whether the copy has it as `prev`.
-    /// Where the copy does not fit the segment of the last ones, those are moved first.
+    /// Copies a record if a slot holds it; `names_original` says whether the `prev` of the copy is
+    /// the original. If the copy does not fit into the segment of the previous copies, the slots of
+    /// those are stored first.
     #[inline]
     fn copy_if_live<'a>(
         &'a self,
@@ -566,10 +567,10 @@ impl Store {
         Ok(())
     }
 
-    /// Names the copies in the log and lets the slots lead to them.
+    /// Names the copies in the log, and stores their slots.
     fn store_slots(&self, writer: &mut Writer, copies: &mut Vec<Copied<'_>>) -> Result<()> {
         let stored = self.try_store_slots(writer, copies);
-        // Nobody knows of a copy without a slot.
+        // A copy without a slot is not counted as dead.
         writer.has_stray_records |= stored.is_err();
         stored
     }
@@ -594,8 +595,8 @@ impl Store {
             writer.state.dead_bytes += bytes;
             writer.note_appended_dead(at, bytes);
         }
-        // All are of one victim, and go to one segment. It has them before a slot leads there, and the
-        // victim as long as one may.
+        // All copies are from one victim and go to one segment. Count them as live there before a
+        // slot leads there, and in the victim as long as a slot may lead there.
         let bytes = copies.iter().map(|copied| copied.bytes).sum();
         let from_bytes = copies.iter().map(|copied| copied.from.from_bytes).sum();
         let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
@@ -617,18 +618,18 @@ impl Store {
     }
 }
 
-/// Records that are moved while other processes may read, until it is dropped.
+/// Marks moves of records while other processes may read, until it is dropped.
 struct MovesAmongOthers<'a> {
     others: Option<&'a OtherReaders>,
     health: &'a Health,
-    /// Whether one of them may look back to the originals.
+    /// Whether one of them may look back, so that copies must name their originals.
     names_original: bool,
 }
 
 impl<'a> MovesAmongOthers<'a> {
     fn begin(store: &'a Store) -> Self {
         let (others, health) = (store.others.as_deref(), &**store.region.health());
-        // A file system that has failed may answer a store to the table with a signal.
+        // On a failed file system, a store to the table may raise a signal.
         let may_store = health.check().is_ok();
         let names_original = others.is_some_and(|others| !may_store || others.begin_move());
         Self { others, health, names_original }
@@ -643,21 +644,21 @@ impl Drop for MovesAmongOthers<'_> {
     }
 }
 
-/// Returns where the segments of the big records are that are noted as dead.
+/// Returns the segments of the big records that are marked as dead.
 fn dead_bigs(writer: &Writer) -> Vec<Range<u64>> {
     let emptied = writer.extents.segments().map(SegmentTable::emptied).unwrap_or_default();
     emptied.into_iter().filter_map(|(segment, is_big)| is_big.then_some(segment)).collect()
 }
 
-/// Returns the most that the record in the log takes which names so many copies.
+/// Returns the size in bytes of a relocation record that names `count` copies.
 fn relocation_bytes(count: usize) -> u64 {
     let value_bytes = Relocation::value_bytes(count.max(1));
     let header = RecordHeader::new(RecordKind::Relocate, 0, value_bytes);
     RecordHeader { salt: Some(0), ..header }.record_bytes()
 }
 
-/// Leaves a segment as it is in which the header or a live record is damaged: its keys answer what they
-/// did. The next session tries it again.
+/// Skips a segment with a damaged header or live record, so that its keys stay readable as before.
+/// The next session tries it again.
 #[cold]
 fn leave_damaged(writer: &mut Writer, offset: u64) {
     if let Some(segments) = writer.extents.segments_mut() {
@@ -669,8 +670,8 @@ fn leave_damaged(writer: &mut Writer, offset: u64) {
     }
 }
 
-/// Returns what is copied of a record of a segment with this salt: key, value and padding as one, with one
-/// checksum for the record and for its copy.
+/// Verifies a record of a segment with this salt, and returns the payload to copy: key, value and
+/// padding as one slice, with the payload checksum, which the copy shares.
 #[inline]
 fn verified<'a>(record: &Record<'a>, salt: u64) -> Result<Payload<'a>> {
     let header = &record.header;
@@ -691,7 +692,7 @@ mod tests {
     use crate::{Batch, Db, Durability, Options, SimDisk};
 
     const EIO: i32 = 5;
-    /// Calls of the changes that are looked at, at most.
+    /// Largest number of calls of the changes that are made to fail.
     const CALLS_MAX: u64 = 2_000;
 
     /// Returns a store on which compaction has something to do.

@@ -58,24 +58,24 @@ const KEPT_AFTER_IN_ALL: u32 = 64;
 const KEPT_AGAIN_AFTER: u32 = 2;
 /// How long it waits for the other to take it.
 const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
-/// How long a thread of the handle waits at most: the program's calls wait for it meanwhile.
+/// Longest wait of a background thread for the place: calls of the program wait for that thread.
 const SILENT_MAX: Duration = Duration::from_millis(100);
-/// How long a place is kept without a change.
+/// How long an idle handle keeps the place.
 const IDLE: Duration = Duration::from_millis(10);
-/// How long a keeper waits for the next place, and how often, before it sleeps until there is one.
+/// How long, and how often, a keeper polls for the next kept place before it sleeps.
 const NEXT_PLACE: Duration = Duration::from_millis(1);
 const NEXT_PLACES: u32 = 20;
 
-/// The thread of a handle that hands its place over while no change is made.
+/// The thread of a handle that hands the place over while the handle makes no change.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     worker: Worker<State>,
-    /// The store whose place it is, which has the keeper.
+    /// The store that owns the keeper.
     store: OnceLock<Weak<Store>>,
     has_thread: AtomicBool,
-    /// Whether a place is kept.
+    /// Whether the handle keeps the place between its turns.
     is_kept: AtomicBool,
-    /// Whether the thread sleeps until one is.
+    /// Whether the thread sleeps until the place is kept.
     is_asleep: AtomicBool,
 }
 
@@ -85,7 +85,8 @@ struct State {
 }
 
 impl Keeper {
-    /// Watches over a place that is kept from now on; returns `false` if there is no thread to do so.
+    /// Begins to watch a place that is kept from now on. Returns `false` if there is no thread for
+    /// that.
     fn watch(&self) -> bool {
         self.is_kept.store(true, Ordering::SeqCst);
         if !self.has_thread() {
@@ -143,12 +144,12 @@ fn run(shared: &Monitor<State>, store: &Store) {
 }
 
 impl Turn {
-    /// Returns whether others may have their turn now.
+    /// Returns whether this handle has had its time in a row.
     fn is_over(&self) -> bool {
         self.since.is_none_or(|since| since.elapsed() >= TIME_IN_ROW)
     }
 
-    /// Returns whether a handle has had enough turns to keep its place after this one.
+    /// Returns whether the handle has had enough turns to keep the place after this one.
     fn is_of_many(&self, keeper: &Keeper) -> bool {
         let is_one_of = |in_row| self.number_in_row >= in_row;
         is_one_of(KEPT_AFTER)
@@ -158,22 +159,23 @@ impl Turn {
 }
 
 impl Store {
-    /// Lets the keeper of the handle, if it is to have one, know the store.
+    /// Gives the keeper of a handle that takes turns a reference to the store.
     pub(crate) fn know_itself(self: &Arc<Self>) {
         if let Some(turns) = &self.turns {
-            // A store is put together once.
+            // Called once per store.
             let _ = turns.keeper.store.set(Arc::downgrade(self));
         }
     }
 
-    /// Ends the keeper of the handle. A place that is kept stays so until the store is closed.
+    /// Stops the keeper of the handle. A kept place stays kept until the store is closed.
     pub(crate) fn stop_keeper(&self) {
         let (Some(turns), Some(others)) = (self.turns.as_deref(), &self.others) else { return };
         let wake = || others.wake_keepers();
         turns.keeper.worker.end_waking(|state| state.is_stopped = true, Some(&wake));
     }
 
-    /// Returns whether a reader waits for the place that is kept; it cannot say so in the table.
+    /// Returns whether a reader waits for the kept place. It requests the place by a lock, because
+    /// it cannot store to the table.
     fn is_asked_for(&self, others: &OtherReaders) -> bool {
         let neighbours = self.region.storage().neighbours();
         let is_asked = neighbours.is_some_and(Neighbours::is_turn_asked_for);
@@ -183,13 +185,13 @@ impl Store {
         is_asked
     }
 
-    /// Takes the place of the writer for a turn, if the handle has not kept it.
+    /// Takes the writer's place for a turn, unless the handle has kept it.
     pub(super) fn take_place(&self, turns: &Turns, turn: &mut Turn) -> Result<()> {
         turn.number_in_row = turn.number_in_row.wrapping_add(1);
         turn.number_in_all = turn.number_in_all.saturating_add(1);
         if turn.is_kept {
-            // The mapping keeps the lock, also when the program has closed the descriptor. If it has gone
-            // all the same, another word tells.
+            // The mapping keeps the lock even if the program has closed the descriptor. If the lock
+            // is lost all the same, the turn word has changed.
             let found = self.others.as_ref().and_then(|others| others.turn().ok());
             if found == Some(turn.word) {
                 return Ok(());
@@ -212,8 +214,8 @@ impl Store {
         taken.map_err(|source| io_error("lock a byte of", self.region.storage().path(), source))
     }
 
-    /// Waits for the place of the writer. If this handle has just handed it to one that was asleep, that
-    /// one comes first: this one would always be faster.
+    /// Waits for the writer's place. If this handle has just handed it to a sleeping handle, it
+    /// lets that one go first: otherwise this one would always be faster.
     #[cold]
     fn wait_for_place(
         &self,
@@ -242,15 +244,16 @@ impl Store {
             }
             others.wait_for_hand_over(seen, pause);
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
-            // Whoever was woken may be stopped, or was killed.
+            // Give way only for a limited time: the handle that was woken may be suspended or
+            // killed.
             gives_way = gives_way
                 && waiting.elapsed() < GIVE_WAY_MAX
                 && others.turn().map_err(|source| self.table_error(source))? == turn.word;
         }
     }
 
-    /// Tells the program for whom this thread waits, which has the lock of the writer. A panic goes on, and
-    /// the next call finds the writer as it was.
+    /// Calls the program's `on_wait` function while this thread holds the writer's lock. A panic is
+    /// passed on, and the next call finds the writer unchanged.
     fn tell_of_wait(&self, turns: &Turns, waiting: &mut Waiting<'_>) {
         let calling = self.begin_call();
         let told = catch_unwind(AssertUnwindSafe(|| waiting.tell(|| self.locked())));
@@ -261,7 +264,7 @@ impl Store {
         }
     }
 
-    /// Returns whether the handle keeps its place after a turn.
+    /// Returns whether the handle keeps the place after a turn.
     pub(super) fn keeps_place(&self, turns: &Turns, turn: &mut Turn) -> bool {
         let is_of_many = turn.is_of_many(&turns.keeper);
         let Some(others) = self.others.as_ref().filter(|_| is_of_many) else { return false };
@@ -276,13 +279,13 @@ impl Store {
         turn.is_kept
     }
 
-    /// Gives the place up, and wakes one that waits for it; at once, or only if this handle has had its
-    /// turns in a row.
+    /// Gives the place up. Wakes a waiting handle if `is_at_once` is set or this handle has had its
+    /// time in a row.
     pub(super) fn leave_place(&self, turns: &Turns, turn: &mut Turn, is_at_once: bool) {
         turn.is_kept = false;
         turns.keeper.is_kept.store(false, Ordering::SeqCst);
         let Some(neighbours) = self.region.storage().neighbours() else { return };
-        // If it fails, the lock goes with the handle.
+        // Ignore an error: the lock ends with the handle.
         let _ = neighbours.give_up_turn(turns.options.sharing);
         if let Some(others) = &self.others
             && others.is_turn_wanted()
@@ -292,16 +295,16 @@ impl Store {
         }
     }
 
-    /// Hands a place over that is kept, if no change was made since `seen`, or if another wants it and it
-    /// is time; returns `false` to look again soon.
+    /// Hands a kept place over if no change was made since `seen`, or if another handle wants it
+    /// and the time in a row is over. Returns `false` if the keeper should check again soon.
     fn hand_over_if_due(&self, turns: &Turns, is_wanted: bool, seen: &mut u32) -> bool {
         let Ok(mut writer) = self.lock() else {
-            // A change that panics leaves the place.
+            // A change that has panicked has given the place up.
             turns.keeper.is_kept.store(false, Ordering::SeqCst);
             return true;
         };
         let turn = &mut writer.turn;
-        // The program may have closed the descriptor, without which the place cannot be given up.
+        // If the program has closed the descriptor, the place cannot be given up.
         let neighbours = self.region.storage().neighbours();
         turn.is_kept &= neighbours.is_none_or(Neighbours::has_descriptor);
         if !turn.is_kept {
@@ -349,7 +352,7 @@ mod tests {
         store.close().expect("nothing fails");
     }
 
-    /// Has one handle keep its place, make no change any more, and another one make a change.
+    /// Makes one handle keep its place and then stay idle, while another one makes a change.
     fn change_beside_an_idle_handle(wait_max: Duration) -> Result<()> {
         let dir = tempfile::tempdir().expect("nothing fails");
         let path = dir.path().join("a");
@@ -409,7 +412,7 @@ mod tests {
             });
             for i in 0..50_u32 {
                 put(&other, &(1_000 + i).to_le_bytes()).unwrap();
-                // One that comes now waits as well.
+                // A handle that is opened now waits as well.
                 let third = open(&path, LONG);
                 put(&third, &(2_000 + i).to_le_bytes()).unwrap();
                 close(&third);
@@ -438,7 +441,7 @@ mod tests {
                 i += 1;
             }
         };
-        // Each writes a little at a time, until both have mapped the same segment.
+        // Both write a little at a time, until both have mapped the same segment.
         while !(is_mapped(&store) && is_mapped(&other)) {
             have_both();
             turns += 1;

@@ -491,7 +491,7 @@ impl Store {
         self.region.storage().neighbours().is_some_and(Neighbours::is_of_program)
     }
 
-    /// Refuses a file that was replaced meanwhile by a handle of another kind: changes would be lost.
+    /// Fails if a handle of another kind has replaced the file: changes would be lost.
     fn expect_name(&self) -> Result<()> {
         let storage = self.region.storage();
         if storage.neighbours().is_none_or(Neighbours::has_name) {
@@ -502,7 +502,8 @@ impl Store {
         Err(io_error("change", storage.path(), source))
     }
 
-    /// Makes durable what all handles have committed so far, and returns up to where. Waits for no turn.
+    /// Syncs everything that all handles have committed so far, and returns the LSN that it covers.
+    /// Needs no turn.
     pub(super) fn sync_for_all(&self) -> Result<u64> {
         {
             let mut writer = self.lock()?;
@@ -517,24 +518,26 @@ impl Store {
         Ok(lsn)
     }
 
-    /// Does the same for a caller that has the lock of the writer.
+    /// Like [`sync_for_all`](Self::sync_for_all), for a caller that holds the writer's lock.
     pub(super) fn sync_by_turns(&self) -> Result<u64> {
         let (ranges, lsn) = self.unsynced_by_turns()?;
         for range in ranges {
             self.region.sync_range(range.offset, range.bytes)?;
         }
-        // One of another process that failed meanwhile may have taken what this one should have written.
+        // A concurrent failed sync of another process may have marked pages clean that this one
+        // should have written.
         self.refuse_after_failed_sync()?;
         self.region.live().raise_durable_lsn(lsn);
         Ok(lsn)
     }
 
-    /// Returns which ranges of the file may not be durable, and up to which log sequence number the
-    /// changes in them go.
+    /// Returns the ranges of the file that may not be durable, and the log sequence number that a
+    /// sync of them covers.
     ///
-    /// A handle that locks nothing between its calls keeps nobody out here: another one may open the store, move
-    /// what the log leads to, and cut the file. So this reads the log under a pin, which it takes before it loads
-    /// the commit. It gets no pin where somebody has the file for himself, and reads nothing then.
+    /// A handle without locks between calls excludes nobody here: another one may open the store,
+    /// move records that the log names, and truncate the file. So this reads the log under a pin,
+    /// taken before the commit is loaded. If another handle has exclusive use of the file, there is
+    /// no pin; then this reads nothing and returns the whole file.
     fn unsynced_by_turns(&self) -> Result<(Vec<UnsyncedRange>, u64)> {
         let live = self.region.live();
         let (durable_lsn, (lsn, _)) = (live.durable_lsn(), live.committed());
@@ -554,7 +557,8 @@ impl Store {
             let (segment_offset, offset) = (state.tail_segment, state.tail_offset);
             let end = LogPosition { segment_offset, offset, lsn };
             let ranges = self.ranges_between(durable_lsn, end);
-            // A sync of another handle may have let space be used again in which this has looked.
+            // If another handle has synced in the meantime, space that was read here may have been
+            // reused.
             if live.durable_lsn() == durable_lsn
                 && let Ok(Some(ranges)) = ranges
             {
@@ -565,14 +569,14 @@ impl Store {
             }
         }
         let (lsn, _) = live.committed();
-        // After the commit, for which another handle may have extended the file.
+        // Reload the size after the commit, for which another handle may have extended the file.
         self.region.see_size()?;
         let whole = UnsyncedRange { offset: 0, bytes: self.region.view.file_bytes() };
         Ok((vec![whole], lsn))
     }
 
-    /// Returns the ranges that the log has and names from `durable_lsn` to its end; `None` if it does
-    /// not go back as far, or nothing is known to be durable.
+    /// Returns the ranges of the log, and those that it names, from `durable_lsn` to its end.
+    /// `None` if the log does not go back that far, or nothing is known to be durable.
     fn ranges_between(
         &self,
         durable_lsn: u64,
@@ -599,7 +603,7 @@ impl Store {
         let offset = first + durable_lsn.saturating_sub(header.base_lsn);
         let begin = LogPosition { segment_offset, offset, lsn: durable_lsn.max(header.base_lsn) };
         let mut walk = LogWalk::from_position(view, begin, Trust::Published, end.lsn)?;
-        // Also the header, of a segment that was begun by the first change in it.
+        // Include the segment header, if the range begins with the first record of a segment.
         let start = if offset == first { segment_offset } else { offset };
         let mut ranges = vec![UnsyncedRange { offset: start, bytes: 0 }];
         let mut named = Vec::new();
@@ -637,7 +641,8 @@ impl Store {
             return Ok(None);
         }
         let last = ranges.last_mut().expect("there is one");
-        // The first sync of a segment covers all of it: later ones write no metadata.
+        // The first sync of a segment covers all of it, so that later ones need not write file
+        // system metadata.
         let is_first = last.offset == current;
         let until = if is_first { walk_end(view, current)? } else { end.offset };
         last.bytes = until.saturating_sub(last.offset).max(GRANULE_BYTES.min(8));
@@ -648,7 +653,8 @@ impl Store {
         Ok(ranges.iter().all(is_inside).then_some(ranges))
     }
 
-    /// Closes a handle that takes turns: what its durability asks for. The tables stay as they are.
+    /// Closes a handle that takes turns: syncs only as its durability requires, and leaves the
+    /// tables as they are.
     pub(super) fn close_by_turns(&self) -> Result<()> {
         let (is_changed, is_promised, turn) = {
             let mut writer = self.lock()?;
@@ -659,11 +665,13 @@ impl Store {
             if let Some(turns) = self.turns.as_deref().filter(|_| writer.turn.is_kept) {
                 self.leave_place(turns, &mut writer.turn, true);
             }
-            // A call may have asked for a sync of its own. Programs that share a file close it to be safe.
+            // A call may have requested a sync of its own. With a `SharedFile`, a close promises
+            // durability.
             let neighbours = self.region.storage().neighbours();
             let is_promised = self.durability != Durability::Buffered
                 || !writer.pace.is_unasked()
-                // Else the turn that makes the checkpoint flushes all of it, while the others wait.
+                // Otherwise the turn that makes the checkpoint would sync all of the log, while
+                // other handles wait.
                 || writer.checkpoints.is_unsynced()
                 || neighbours.is_some_and(Neighbours::is_of_program);
             let is_changed = writer.change_count > 0 || writer.mark == Mark::New;
@@ -676,11 +684,11 @@ impl Store {
         Ok(())
     }
 
-    /// Notes for the next one who opens the file that this handle was closed in order, if it had the last
-    /// turn, and the tables are in the cache or on the disk.
+    /// Leaves a note for the next open that this handle was closed in order, valid if it had the
+    /// last turn, unless a write-back has failed.
     fn note_left(&self, turn: TurnWord) {
         let storage = self.region.storage();
-        // Of what happens after this moment the next look says nothing.
+        // Take the time before the check: a failure after this moment is not covered by it.
         let at = storage.since_boot();
         if !self.region.is_written_back() {
             return;
@@ -688,40 +696,40 @@ impl Store {
         let left = Left { turn, live_crc: self.region.live().crc(), at };
         match &self.others {
             Some(others) => others.note_left(left),
-            // The machine has stopped: nobody is told.
+            // Ignore an error: only the simulated machine gets here.
             None => drop(write_left(storage, left)),
         }
     }
 }
 
-/// Returns where a segment ends.
+/// Returns the end of a segment.
 fn walk_end(view: &crate::region::View, segment_offset: u64) -> Result<u64> {
     Ok(segment_offset + view.segment(segment_offset)?.segment_bytes)
 }
 
-/// The turn of a handle: the one that it has, or the last one.
+/// The present turn of a handle, or its last one.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is of another moment of a turn")]
 pub(crate) struct Turn {
-    /// What the handle left in the reader table.
+    /// The word that the handle has left in the reader table.
     pub(super) word: TurnWord,
     number: u64,
     pub(super) is_held: bool,
-    /// Whether a change may be made with the state that was read.
+    /// Whether the loaded state has been prepared for a change.
     is_prepared: bool,
     /// Whether the live header names this process.
     is_named: bool,
-    /// Whether the handle has kept its place after the last one.
+    /// Whether the handle has kept its place after the last turn.
     pub(super) is_kept: bool,
-    /// Whether it has just handed the place to one that waited.
+    /// Whether the handle has just handed the place to a waiting one.
     pub(super) gave_way: bool,
-    /// Whether a thread of the handle waits for it, not the program.
+    /// Whether a background thread waits for the turn, so that `on_wait` must not be called.
     pub(super) is_silent: bool,
-    /// When another handle had a turn last, as far as this one knows.
+    /// When this handle took over from another one.
     pub(super) since: Option<Instant>,
-    /// Turns since then.
+    /// Number of turns since then.
     pub(super) number_in_row: u32,
-    /// Turns since the handle was opened.
+    /// Number of turns since the handle was opened.
     pub(super) number_in_all: u32,
 }
 
@@ -785,8 +793,8 @@ mod tests {
         }
     }
 
-    /// Calls `meanwhile` at the moment when a handle that locks nothing between its calls looks up what its sync
-    /// must cover, at the end of a long file; returns whether the file is shorter afterwards.
+    /// Calls `meanwhile` when a handle without locks between calls collects the ranges that its
+    /// sync must cover, at the end of a long file. Returns whether the file is shorter afterwards.
     fn is_cut_under_a_sync(meanwhile: impl Fn(&Path) + 'static) -> bool {
         let dir = tempfile::tempdir().expect("nothing fails");
         let path = dir.path().join("a");
@@ -813,7 +821,7 @@ mod tests {
         bytes() < before
     }
 
-    /// Behind the new end of the file the mapping answers with a signal.
+    /// Beyond the new end of the file, a read through the mapping would raise a signal.
     #[test]
     fn nobody_cuts_the_file_while_a_sync_by_turns_reads_the_log() {
         let empty = |path: &Path| {
@@ -827,7 +835,7 @@ mod tests {
         assert!(!is_cut_under_a_sync(empty));
     }
 
-    /// A handle that has the file for itself lets nobody pin. It changes the file behind the look all the same.
+    /// An exclusive handle lets nobody pin, and may change the file at any time.
     #[test]
     fn a_sync_beside_one_that_has_the_file_for_itself_covers_the_whole_file() {
         let dir = tempfile::tempdir().unwrap();
@@ -871,7 +879,7 @@ mod tests {
         assert_eq!(ranges, [UnsyncedRange { offset: 0, bytes }]);
     }
 
-    /// Somebody cuts the file to nothing, and makes a store in it again, while another handle rests.
+    /// The file is truncated to 0, and a new store is created in it, while another handle is idle.
     #[test]
     fn a_store_that_is_another_one_by_now_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
@@ -893,7 +901,7 @@ mod tests {
         assert_eq!(open().len(), 2);
     }
 
-    /// Returns the bytes of a file but those of the reader table.
+    /// Returns the bytes of a file, without the reader table.
     fn bytes(path: &std::path::Path) -> Vec<u8> {
         let mut bytes = std::fs::read(path).expect("nothing fails");
         let table = READER_TABLE_OFFSET as usize;

@@ -1,34 +1,38 @@
-//! Checkpoints of handles that take turns: begun in one turn, ended in a later one.
+//! Checkpoints of handles that take turns: begun in one turn, completed in a later one.
 //!
-//! The image is made within a turn, all of it, so that it is in the file when the turn ends. What must be
-//! durable is made so between turns, while others have theirs:
+//! The image is written completely within a turn, so that it is in the file when the turn ends. The
+//! syncs happen between turns, while other handles have theirs:
 //!
-//! | where | what |
+//! | when | step |
 //! |---|---|
-//! | a turn | the image of the last commit; the live header has its place |
-//! | between turns | the log up to that commit is made durable, and the image |
-//! | a turn | a superblock that names it, in the cache; one of another handle before it is made durable first |
-//! | between turns | that superblock is made durable |
-//! | a turn, and between | the same with the other superblock, of a store that is compacted |
-//! | a turn | the place of the checkpoint before is free, and what the log does not need any more |
+//! | a turn | write the image of the last commit; the live header lists its place |
+//! | between turns | sync the log up to that commit, then the image |
+//! | a turn | write a superblock that names it, without a sync; a superblock that another handle has written before is synced first |
+//! | between turns | sync that superblock |
+//! | a turn, and between | for a compacted store, the same with the other superblock |
+//! | a turn | free the place of the previous checkpoint, and the segments that a replay no longer needs |
 //!
-//! A thread makes the flushes. The turns between are its own too, except with `PerCall`: there the next changes of
-//! the program take the steps, since nothing is locked between its calls. A handle without a thread does all of it
-//! after a change, a step at a time.
+//! A background thread does the syncs, and also takes the turns in between, except with `PerCall`:
+//! there the next changes of the program take these steps, because nothing is locked between calls.
+//! A handle without a background thread takes all steps after its changes, one at a time.
 //!
-//! # Whose it is
+//! # Pending checkpoints
 //!
-//! A place in the live header that the newest superblock does not name is of a checkpoint that is *pending*,
-//! whoever began it. It is left alone for [`PENDING_INTERVALS`], also by who opens the store. Who finds it then,
-//! because its handle has gone or the device is slow, frees its place and makes another one within a turn,
-//! flushes and all, the log synced before: so there is one in the end, however short the lives of handles are.
-//! A turn that was killed ends all that: the next one frees what is pending.
+//! A checkpoint whose place is listed in the live header, but which the newest superblock does not
+//! name, is *pending*, regardless of which handle began it. It is left alone for
+//! [`PENDING_INTERVALS`], even by an open. After that, because its handle is gone or the device is
+//! slow, the next handle frees its place and makes another checkpoint within a single turn,
+//! including the syncs, with the log synced before. So a checkpoint is completed eventually,
+//! however short-lived the handles are. After a killed turn, the next handle frees the pending
+//! checkpoint at once.
 //!
 //! # Invariants
 //!
-//! - A superblock names an image only after that is durable, and the log before it.
-//! - Who goes on in a turn looks whether the image is still there: see [`Store::is_pending`].
-//! - The place of the checkpoint before stays until nothing that may be on the disk names it.
+//! - A superblock names an image only after the image and the log before it are durable.
+//! - A handle that continues a checkpoint in a later turn first checks that its image still exists:
+//!   see [`Store::is_pending`].
+//! - The place of the previous checkpoint is kept until no superblock that may be on the device
+//!   names it.
 
 use super::{Checkpointing, Progress, WALK_SHARE};
 use crate::checkpoint::{is_place_of, release_all_but};
@@ -42,21 +46,21 @@ use crate::store::{Store, Writer};
 use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
-/// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
+/// Largest number of bytes of log that a checkpoint within a single turn should have to sync.
 const TURN_SYNC_BYTES_MAX: u64 = 1 << 20;
 
-/// For how many intervals a checkpoint that is pending counts as made, from its commit on.
+/// Number of intervals, from its commit on, for which a pending checkpoint is left alone.
 const PENDING_INTERVALS: u64 = 2;
 
-/// A checkpoint whose image is whole, on its way to the disk.
+/// A checkpoint with a complete image that is being made durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     name: CheckpointName,
-    /// How many superblocks name it.
+    /// Number of superblocks that name it.
     named_count: u32,
-    /// What is to be made durable next: the image, and the log before it; then a superblock.
+    /// The range to sync next: the image, after the log before it; then a superblock.
     unsynced: Option<UnsyncedRange>,
-    /// Whether somebody has been asked to do so.
+    /// Whether that sync has been requested.
     pub(super) is_asked: bool,
 }
 
@@ -67,23 +71,23 @@ impl Ending {
         Self { name, named_count: 0, unsynced, is_asked: false }
     }
 
-    /// Returns the superblock that names it. Whether the store is compacted stays as it was when the image was
-    /// made.
+    /// Returns the superblock that names it. Its compacted mark is that of the time when the image
+    /// was written.
     fn superblock(&self, writer: &Writer) -> Superblock {
         Superblock { checkpoint: Some(self.name), ..writer.superblock.clone() }
     }
 
-    /// Returns whether there is something to do for which nobody has been asked, without a turn.
+    /// Returns whether there is a sync to do that has not been requested. It needs no turn.
     pub(super) fn needs_sync(&self) -> bool {
         self.unsynced.is_some() && !self.is_asked
     }
 
-    /// Returns whether somebody does so, or is about to.
+    /// Returns whether a sync has been requested or is in progress.
     pub(super) fn is_flushing(&self) -> bool {
         self.unsynced.is_some() && self.is_asked
     }
 
-    /// Goes on after `superblock` was written.
+    /// Returns the next state, after `superblock` was written.
     fn named_by(self, superblock: &Superblock) -> Self {
         let range = UnsyncedRange { offset: superblock.offset(), bytes: SUPERBLOCK_BYTES };
         let named_count = self.named_count + 1;
@@ -92,8 +96,8 @@ impl Ending {
 }
 
 impl Checkpointing {
-    /// Goes on with what the handle knew in its last turn, after others had theirs; `has_ended` says whether
-    /// the last of these has.
+    /// Takes over the state of the handle's last turn, after turns of other handles; `has_ended`
+    /// says whether the last of these has ended in order.
     pub(in crate::store) fn go_on(&mut self, before: &Self, has_ended: bool) {
         self.begun_count = before.begun_count;
         self.finished_count = before.finished_count;
@@ -110,8 +114,8 @@ impl Checkpointing {
 }
 
 impl Writer {
-    /// Notes when the next checkpoint is due, of a handle that takes turns: however many handles there are
-    /// and however short their lives.
+    /// Schedules the next checkpoint of handles that take turns. It is derived from the file, so it
+    /// does not depend on the number of handles and their lifetimes.
     pub(in crate::store) fn schedule_checkpoint_by_turns(&mut self, region: &Region) {
         self.checkpoints.due_lsn = match &self.checkpoints.progress {
             Progress::Ending(ending) if ending.unsynced.is_some() => u64::MAX,
@@ -127,7 +131,7 @@ impl Writer {
         };
     }
 
-    /// Returns where there is a checkpoint that the newest superblock does not name.
+    /// Returns the place of a pending checkpoint, if there is one.
     fn pending(&self, region: &Region) -> Option<Extent> {
         let mut places = region.live().checkpoint_extents().into_iter().flatten();
         let is_named =
@@ -135,7 +139,8 @@ impl Writer {
         places.find(|&place| !is_named(place))
     }
 
-    /// Returns the log sequence number of its commit; 0 if it cannot be read.
+    /// Returns the log sequence number of the commit of a pending checkpoint, if there is one; 0 if
+    /// it cannot be read.
     fn pending_lsn(&self, region: &Region) -> Option<u64> {
         let offset = self.pending(region)?.granule * GRANULE_BYTES;
         let header = region.view.segment(offset).ok();
@@ -146,7 +151,7 @@ impl Writer {
         )
     }
 
-    /// Returns where the image is that is on its way.
+    /// Returns the offset of the image that is being completed.
     #[cfg(test)]
     fn ending_offset(&self) -> u64 {
         match &self.checkpoints.progress {
@@ -155,7 +160,7 @@ impl Writer {
         }
     }
 
-    /// Leaves a checkpoint to whoever finds it.
+    /// Stops completing a checkpoint, and leaves it pending for the next handle that finds it.
     fn leave_pending(&mut self, region: &Region) {
         self.checkpoints.progress = Progress::Idle;
         self.schedule_checkpoint_by_turns(region);
@@ -163,8 +168,9 @@ impl Writer {
 }
 
 impl Store {
-    /// Does what is due: begins a checkpoint, or has the log synced before one that is made within a turn. The
-    /// others wait meanwhile; so most of the log is synced before, without a turn, if that does not take long.
+    /// Begins the checkpoint that is due, or requests a sync of the log before it. Other handles
+    /// wait during a checkpoint within a single turn, so most of the log is synced before, without
+    /// a turn, unless that takes too long.
     pub(super) fn checkpoint_due_by_turns(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
         let unsynced_bytes = lsn.saturating_sub(self.region.live().durable_lsn());
         let grace = writer.checkpoint_interval(&self.region) / WALK_SHARE;
@@ -178,14 +184,15 @@ impl Store {
         self.checkpoint_by_turns(writer)
     }
 
-    /// Returns whether the next checkpoint is made within one turn.
+    /// Returns whether the next checkpoint must be completed within a single turn.
     fn is_made_in_turn(&self, writer: &Writer) -> bool {
-        // The first one after which segments are emptied: nobody shall do so before it is durable.
+        // The first checkpoint of a compacted store: no handle may empty a segment before it is
+        // durable.
         let is_first = !writer.superblock.is_compacted && writer.wants_to_compact();
         is_first || writer.pending(&self.region).is_some()
     }
 
-    /// Begins a checkpoint that ends in a later turn, if nobody else has begun one.
+    /// Begins a checkpoint that is completed in a later turn, unless another one is pending.
     fn checkpoint_by_turns(&self, writer: &mut Writer) -> Result<()> {
         if self.is_made_in_turn(writer) {
             return self.checkpoint_in_this_turn(writer);
@@ -196,12 +203,12 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the image of a checkpoint within a turn.
+    /// Writes the image of a checkpoint within a turn.
     fn image_in_turn(&self, writer: &mut Writer) -> Result<Option<CheckpointName>> {
         writer.checkpoints.progress = Progress::Idle;
         let lsn = writer.log.position().lsn;
         if self.region.live().committed().0 < lsn {
-            // The log has gone on into a segment for a change that was not made.
+            // The log has advanced into a new segment for a change that failed.
             self.commit(writer);
         }
         self.begin_checkpoint(writer, lsn, 1)?;
@@ -214,7 +221,7 @@ impl Store {
         Ok(Some(image.name()))
     }
 
-    /// Makes a checkpoint now, within a turn, until it is durable.
+    /// Makes a checkpoint within the present turn, and waits until it is durable.
     pub(in crate::store) fn checkpoint_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
         self.free_pending(writer)?;
         let Some(name) = self.image_in_turn(writer)? else { return Ok(()) };
@@ -222,7 +229,7 @@ impl Store {
         self.name_in_this_turn(writer, name, superblock)
     }
 
-    /// Ends a checkpoint that is on its way, if this handle has one, within a turn, until it is durable.
+    /// Completes the checkpoint in progress of this handle, if any, within the present turn.
     pub(in crate::store) fn end_in_this_turn(&self, writer: &mut Writer) -> Result<()> {
         let Progress::Ending(ending) = writer.checkpoints.progress else { return Ok(()) };
         if !self.is_pending(writer, &ending) {
@@ -233,7 +240,7 @@ impl Store {
         self.name_in_this_turn(writer, ending.name, superblock)
     }
 
-    /// Makes an image durable, and what names it, within a turn.
+    /// Syncs an image, and writes and syncs the superblock that names it, within the present turn.
     fn name_in_this_turn(
         &self,
         writer: &mut Writer,
@@ -242,10 +249,10 @@ impl Store {
     ) -> Result<()> {
         writer.checkpoints.progress = Progress::Syncing;
         let made = self.make_durable_in_turn(name, superblock);
-        // Which of the two checkpoints a superblock names is not known after an error: both stay.
+        // After an error it is unknown which of the two checkpoints a superblock names: both stay.
         let superblock = made.inspect_err(|error| self.group.fail(error))?;
         self.note_durable_checkpoint(writer, name, superblock)?;
-        // Nobody else may come to it: the next turn begins anew.
+        // Do it now: the next turn would start with new waiting lists.
         self.reuse_emptied(writer);
         Ok(())
     }
@@ -262,14 +269,15 @@ impl Store {
         self.write_naming(superblock)
     }
 
-    /// Frees the place of a checkpoint that is pending, of whatever handle; or of the one before, if a
-    /// superblock names the new one already.
+    /// Frees the place of a pending checkpoint of any handle; or that of the previous checkpoint,
+    /// if a superblock names the new one already.
     pub(in crate::store) fn free_pending(&self, writer: &mut Writer) -> Result<()> {
         writer.checkpoints.progress = Progress::Idle;
         let Some(pending_lsn) = writer.pending_lsn(&self.region) else { return Ok(()) };
-        // What is younger than the checkpoint of the newest superblock, none has named.
+        // A checkpoint younger than that of the newest superblock was never named by a superblock.
         if writer.superblock.checkpoint.is_none_or(|name| pending_lsn <= name.lsn) {
-            // Nobody knows whether the newest superblock is durable: the older one may name what is freed.
+            // The newest superblock may not be durable, and the older one may name the place that
+            // is freed.
             let written = self.write_naming(writer.superblock.clone());
             writer.superblock = written.inspect_err(|error| self.group.fail(error))?;
         }
@@ -277,7 +285,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes durable what a checkpoint by turns waits for. Needs no turn.
+    /// Does the sync that a checkpoint by turns waits for. Needs no turn.
     ///
     /// # Errors
     ///
@@ -296,27 +304,27 @@ impl Store {
                 self.wait_durable(ending.name.lsn, false)?;
                 assert!(ending.name.lsn <= self.group.durable_lsn(), "it needs the log before it");
             }
-            // Which of the two checkpoints a superblock names is not known after an error: both stay. One of
-            // another process that fails meanwhile has each turn after it refused.
+            // After an error it is unknown which of the two checkpoints a superblock names, so both
+            // stay. A concurrent failed sync of another process makes every later turn fail.
             let synced = self.region.sync_range(range.offset, range.bytes);
             synced.inspect_err(|error| self.group.fail(error))?;
         }
         meanwhile::at(Point::BehindFlush);
         let mut writer = self.lock()?;
-        // Another thread may have freed it, or gone on with it.
+        // Another thread may have freed or continued it in the meantime.
         if let Progress::Ending(now) = &mut writer.checkpoints.progress
             && (now.name, now.named_count) == (ending.name, ending.named_count)
         {
             now.unsynced = None;
-            // The next turn goes on, whoever has it.
+            // Due at once: this handle's next turn continues.
             writer.checkpoints.due_lsn = 0;
         }
         Ok(())
     }
 
-    /// Goes on with a checkpoint by turns, in a turn, if what it waits for is durable.
+    /// Continues a checkpoint by turns, within a turn, if the sync that it waits for is done.
     pub(super) fn go_on_ending(&self, writer: &mut Writer) -> Result<()> {
-        // When the next one is due stays as it is, if somebody else has ended this one.
+        // If it was completed elsewhere, keep the schedule of the next one.
         let Progress::Ending(ending) = writer.checkpoints.progress else { return Ok(()) };
         writer.checkpoints.due_lsn = u64::MAX;
         if ending.unsynced.is_some() {
