@@ -8,12 +8,12 @@
 //!                                                                          FILE
 //! ```
 //!
-//! Of a store that was compacted the log does not have all: its segments are read one after the
-//! other, in the order of the file.
+//! The log of a compacted store does not contain all its records: the segments of such a store are
+//! read one after the other, in file order.
 //!
-//! The slots of the index say which records are live. A scan instead asks the index about each
-//! record, which walks the chain of its bucket each time: seconds for 100,000 keys that were chosen
-//! to collide, and such keys are the reason to rehash a store.
+//! A rehash collects the live records from the slots of the index. A scan instead looks up each
+//! record in the index, and so walks the chain of its bucket each time: that takes seconds for
+//! 100,000 keys that were chosen to collide, and such keys are the reason to rehash a store.
 //!
 //! # Invariants
 //!
@@ -22,8 +22,8 @@
 //!   it before then.
 //! - Log and index agree: each slot holds a record of the log that nothing has replaced, each
 //!   checksum is right, and both have as many records as the live header says. Otherwise the old
-//!   store stays as it is. Of a compacted store, which records were replaced is not known; that no key
-//!   has two slots is.
+//!   store stays as it is. In a compacted store it is not known which records were replaced; that
+//!   no key has two slots is checked there too.
 //! - The new store gets its name only when it is complete, closed and durable.
 
 use std::fmt;
@@ -53,13 +53,13 @@ use crate::table::PutMode;
 
 /// Buckets between two calls of the progress function.
 const BUCKETS_PER_CALL: u64 = 8192;
-/// Records, and bytes of log, between two calls.
+/// Records, and bytes of log, between two calls of the progress function.
 const RECORDS_PER_CALL: u64 = 1024;
 const BYTES_PER_CALL: u64 = 2 << 20;
 
 /// Gives the store in the file at `path` a new random seed.
 ///
-/// It is [`Rehash::run`] with default options.
+/// Shorthand for [`Rehash::run`] with default options.
 ///
 /// # Errors
 ///
@@ -84,9 +84,9 @@ pub fn rehash(path: impl AsRef<Path>) -> Result<RehashReport> {
 
 /// Moves a store to another hash function or seed: set options, then [`run`](Self::run) it.
 ///
-/// It is the remedy for keys that were chosen to collide; `docs/hashing.md` says which function to
-/// take. The live records stay the same, in the same order, which is that of the file if its space was
-/// used again; replaced and deleted ones are dropped.
+/// This is the remedy for keys that were chosen to collide; `docs/hashing.md` says which function
+/// to take. The live records stay the same and keep their order: log order, or file order if the
+/// store was compacted. Replaced and deleted records are dropped.
 ///
 /// # Examples
 ///
@@ -123,11 +123,12 @@ pub struct Rehash<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RehashStage {
-    /// Reading the index, to find the live records.
+    /// Reading the index to find the live records.
     Index,
     /// Reading and verifying the log, and writing the live records to the new store.
     Copy,
-    /// About to make the new store durable and to give it its name. This is reported once, last.
+    /// About to make the new store durable and to give it its name. This is reported once, as the
+    /// last stage.
     Sync,
 }
 
@@ -139,9 +140,9 @@ pub struct RehashProgress {
     pub stage: RehashStage,
     /// Records written to the new store.
     pub records: u64,
-    /// Bytes that this stage has read.
+    /// Bytes that this stage has read so far.
     pub bytes: u64,
-    /// Bytes that it will read; 0 in [`RehashStage::Sync`].
+    /// Bytes that this stage reads in all; 0 in [`RehashStage::Sync`].
     pub bytes_total: u64,
 }
 
@@ -159,7 +160,8 @@ pub struct RehashReport {
     pub old_file_bytes: u64,
     /// Size of the file in bytes now.
     pub new_file_bytes: u64,
-    /// How the rehash got the index of the old store: a crash before it was recovered first.
+    /// How the rehash got the index of the old store, which is recovered first if a session ended
+    /// in a crash.
     pub recovery: Recovery,
 }
 
@@ -172,8 +174,8 @@ impl<'a> Rehash<'a> {
 
     /// Sets the options with which to open the old store.
     ///
-    /// Give them if it was created with [`HashFunction::user`], to bound the cache, or to see the
-    /// progress of a recovery. Options for new stores have no effect.
+    /// They are needed if the store was created with [`HashFunction::user`], and useful to bound
+    /// the cache or to watch the progress of a recovery. Options for new stores have no effect.
     pub fn opened_with(mut self, options: &Options) -> Self {
         self.options = options.clone();
         self
@@ -191,7 +193,7 @@ impl<'a> Rehash<'a> {
         self
     }
 
-    /// Calls `function` once the new file exists, and then now and then.
+    /// Calls `function` when the new file exists, and then regularly until the rehash ends.
     ///
     /// If it returns `Break`, the rehash stops and the store stays as it is.
     pub fn on_progress(
@@ -209,9 +211,9 @@ impl<'a> Rehash<'a> {
     /// file is either the old store or the new one. A killed process leaves the unfinished store
     /// behind; the next rehash removes it, and you may, too.
     ///
-    /// Meanwhile the store is locked, as by a handle that writes. A symbolic link stays, and the
-    /// file that it leads to is replaced. The new file gets the permissions, owner, access list and
-    /// user attributes of the old one, as far as this process may set them.
+    /// Meanwhile the store is locked as by a handle that writes. If `path` is a symbolic link, the
+    /// link stays and the file that it points to is replaced. The new file gets the permissions,
+    /// owner, access list and user attributes of the old one, as far as this process may set them.
     ///
     /// # Errors
     ///
@@ -241,7 +243,7 @@ impl<'a> Rehash<'a> {
     /// Reads the index and the log once, and writes each live record once. Needs disk space for the
     /// live records and an index beside the old file, and 8 bytes of memory per record; for a batch
     /// also about 100 bytes per change. Keys that share a long chain under the old function cost no
-    /// more than others; under the new function, a put costs what it always does.
+    /// more than others; under the new function each key costs an ordinary put.
     pub fn run(mut self) -> Result<RehashReport> {
         if self.options.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
@@ -314,7 +316,7 @@ impl Watch<'_> {
 
 /// Writes the live records of `source` to a new store in `storage`, which is empty, and closes it.
 ///
-/// After an error the contents of the storage are useless and not synced.
+/// After an error the contents of the storage are incomplete and not synced.
 fn rewrite(
     source: &Store,
     storage: Box<dyn Storage>,
@@ -374,7 +376,7 @@ fn expect_count(what: &'static str, expected: u64, found: u64) -> Result<()> {
 #[derive(Debug)]
 struct Held {
     addrs: Vec<u64>,
-    /// Position of the first address that is not behind the last one queried.
+    /// Position of the first address that is not below the last address queried.
     next: usize,
 }
 
@@ -404,8 +406,8 @@ impl Held {
         RehashProgress { stage: RehashStage::Index, records: 0, bytes, bytes_total }
     }
 
-    /// Returns whether it has an address. The cheapest queries are those of a walk along the log:
-    /// for the next address, or for one between the last and the next.
+    /// Returns whether the list has an address. Queries in ascending order, as in a walk along the
+    /// log, are the cheapest: they compare with the next address only.
     fn has(&mut self, addr: Addr) -> bool {
         let Self { addrs, next } = self;
         let at = |i: usize| addrs.get(i).copied();
@@ -423,7 +425,7 @@ impl Held {
         is_found
     }
 
-    /// Does the same as [`has`](Self::has) for an address out of order.
+    /// As [`has`](Self::has), for an address that is not in ascending order.
     fn has_elsewhere(&self, addr: Addr) -> bool {
         self.addrs.binary_search(&addr.0).is_ok()
     }
@@ -483,7 +485,7 @@ impl<'a> Copy<'a> {
         watch.report(self.source, now)
     }
 
-    /// Reads the segments of a store whose log does not have all.
+    /// Reads the segments of a compacted store, whose log does not contain all records.
     fn read_runs(&mut self, runs: &[Range<u64>], watch: &mut Watch<'_>) -> Result<()> {
         let (source, stage) = (self.source, RehashStage::Copy);
         let bytes_total = runs.iter().map(|run| run.end - run.start).sum();
@@ -508,7 +510,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Takes one change that counts: one outside a batch, or of a committed batch.
+    /// Takes one change that is in effect: a change outside a batch, or one of a committed batch.
     fn take(&mut self, change: Logged<'_>) -> Result<()> {
         let (pair, prev) = match change {
             Logged::Put { pair, prev } => (Some(pair), prev),

@@ -1,4 +1,4 @@
-//! Save what a damaged file still holds into a new store.
+//! Saves what a damaged file still holds into a new store.
 //!
 //! [`repair`](fn@repair) does it, and returns in a [`RepairReport`] what it could not save.
 //!
@@ -8,11 +8,13 @@
 //!                                                                             new store
 //! ```
 //!
-//! Of a store that was compacted the log does not have all: `compacted` saves what the index leads to,
-//! or the checkpoint and the log after it, or every valid record.
+//! The log of a compacted store does not contain all its records: for such a store, `compacted`
+//! saves the records that the index leads to, or those of the checkpoint and the log after it, or
+//! every valid record.
 //!
-//! Of any other, nothing in the file is needed but records and something that leads to them: a superblock, the
-//! header of a segment or the link to it. The index and the live header are not read for content.
+//! For any other store, the repair needs only the records and something that leads to them: a
+//! superblock, the header of a segment or the link to it. It reads no content from the index and
+//! the live header.
 //!
 //! # Invariants
 //!
@@ -21,7 +23,8 @@
 //!   salt of its segment, at its place.
 //! - Records that an earlier recovery dropped do not come back, as far as the file tells, and
 //!   neither do those of a batch that was never committed.
-//! - What could not be read is in the report: behind it may be newer values and deletes.
+//! - The report accounts for every range that could not be read: newer values and deletes may have
+//!   been there.
 
 mod batches;
 mod bigs;
@@ -101,39 +104,40 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 /// Saves what the store in the file at `source` still holds into a new store at `target`: the
 /// newest value of each key that can be read.
 ///
-/// The damaged file is opened for reading only. The new store keeps the hash function, the seed
-/// and the fill factor of the old one if a superblock still has them; otherwise it takes those
-/// of `options`. It always takes the `cache_bytes` of `options`. Their `lock_timeout`, 10 seconds by default, is how long
-/// this waits for the end of a turn. `repair_with` calls `watch` now and then with
-/// its progress, and stops if `watch` says so. Until the new store is complete, its name is
+/// The damaged file is opened for reading only. The new store keeps the hash function, the seed and
+/// the fill factor of the old one if a superblock still has them; otherwise it takes those of
+/// `options`. It always takes the `cache_bytes` of `options`. If the source is in a turn of another
+/// process, `repair_with` waits for the end of the turn for at most the `lock_timeout` of
+/// `options`, 10 seconds by default. It calls `watch` regularly with its progress, and stops if
+/// `watch` returns `Break`. Until the new store is complete, its name is
 /// `TARGET.repair-in-progress`; that file exists before the first call of `watch`. A killed process
-/// leaves it, and the next repair to `target` writes it anew.
+/// leaves that file behind, and the next repair to `target` overwrites it.
 ///
 /// # Errors
 ///
 /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if nothing in the file belongs to a store.
 /// - [`ErrorKind::Version`](crate::ErrorKind::Version) or
 ///   [`Unsupported`](crate::ErrorKind::Unsupported) if a newer version wrote it.
-/// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a process has it open for writing, or its turn for
-///   as long as this waits.
+/// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a process has the source open for writing,
+///   or keeps its turn for longer than the timeout.
 /// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if there is a file at `target`.
 /// - [`ErrorKind::Io`](crate::ErrorKind::Io) or [`Full`](crate::ErrorKind::Full) if the new store
 ///   cannot be written, and `Io` with [`Interrupted`](std::io::ErrorKind::Interrupted) if `watch`
 ///   stopped the work.
 ///
-/// After an error there is no file at `target`. Places of the damaged file that cannot be read are
-/// in the report; they are not an error.
+/// After an error there is no file at `target`. Ranges of the damaged file that cannot be read are
+/// not an error; the report lists them.
 ///
 /// # Durability
 ///
-/// The new store appears under its name, whole and synced, when all of it is written.
+/// The new store appears under its name only when it is complete and synced.
 ///
 /// # Cost
 ///
 /// Reads the file once and the segments of the log four times, five times if there are batches.
-/// Besides the cache of the new store it takes one bit of memory for each 8 bytes of the log (two if
-/// there are batches), 24 bytes for each record of the largest batch, and as much as the largest
-/// record.
+/// Besides the cache of the new store, it takes one bit of memory for each 8 bytes of the log (two
+/// if there are batches), 24 bytes for each record of the largest batch, and the size of the
+/// largest record.
 pub fn repair_with(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
@@ -174,7 +178,7 @@ pub(crate) fn repair_in_memory(
     Ok((db, report))
 }
 
-/// What was found in a damaged file, before anything is saved.
+/// The findings in a damaged file, before anything is saved.
 struct Found {
     superblock: Option<Superblock>,
     /// The hash function of the store, if it is known.
@@ -204,7 +208,7 @@ fn find(reader: &mut Reader<'_>, options: &Options) -> Result<Found> {
         losses.segments += 1;
     }
     let is_tail_found = log.has_tail || log.parts.is_empty() && is_known_empty;
-    // The end that was published; what a process was about to publish may lie behind it.
+    // The published end of the log; records that a process was about to publish may lie behind it.
     let is_reached = |end: KnownEnd| log.end_lsn() >= end.lsn;
     let is_end_known = is_tail_found && known_end.is_some_and(is_reached);
     let is_end_sure = is_end_known || log.ends_in_a_sector() && known_end.is_none();
@@ -245,13 +249,13 @@ fn read_superblocks(reader: &mut Reader<'_>) -> Result<(Option<Superblock>, u32,
         block.resize(SUPERBLOCK_BYTES as usize, 0);
         Superblock::decode(&block)
     });
-    // What a record means in such a store is not known.
+    // A newer version wrote the store: this one does not know what its records mean.
     refuse_newer(reader.source.path(), &copies)?;
     let count = copies.iter().filter(|copy| copy.is_ok()).count() as u32;
     Ok((newest(&copies).cloned(), count, has_magic))
 }
 
-/// Returns where the live header says that the log ends, if it can be one.
+/// Returns the end of the log according to the live header, if it is a possible end.
 fn read_end(reader: &mut Reader<'_>, superblock: Option<&Superblock>) -> Option<KnownEnd> {
     if reader.file_bytes() < LIVE_OFFSET + LIVE_BYTES {
         return None;
@@ -261,7 +265,7 @@ fn read_end(reader: &mut Reader<'_>, superblock: Option<&Superblock>) -> Option<
     let words: [AtomicU64; WORD_COUNT] =
         std::array::from_fn(|word| AtomicU64::new(u64_at(&block, word * 8)));
     let live = Live(&words);
-    // The file may be cut: what lay behind its end does not make the header wrong.
+    // The file may be truncated: an end beyond the end of the file does not make the header wrong.
     live.validate(FILE_BYTES_MAX).ok()?;
     let (lsn, state) = live.committed();
     let is_certain = superblock.is_some_and(|block| block.is_clean && block.live_crc == live.crc());
@@ -350,7 +354,7 @@ fn save_into(
     Ok(report)
 }
 
-/// Returns the hash function that a superblock names: the one that is given, or one of this library.
+/// Returns the hash function that a superblock names: the caller's, or one of this library.
 fn hash_of_store(superblock: &Superblock, options: &Options) -> Option<HashFunction> {
     let own = Options::new();
     [options, &own].into_iter().find_map(|options| resolve_hash(superblock, options).ok())

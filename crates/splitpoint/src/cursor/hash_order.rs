@@ -1,9 +1,9 @@
 //! `Cursor`: a place in the keys of a store, in an order that changes do not disturb.
 //!
-//! A bucket of a linear-hash table has the hashes that end in its bits, so in the order of the hashes
-//! read from the last bit to the first it has an interval. A split divides the interval, a merge joins
-//! two, and no key changes its place: a cursor goes from interval to interval, whatever the shape of the
-//! table is by then.
+//! A bucket of a linear-hash table holds the hashes that end in the bits of its number. In the
+//! order of the bit-reversed hashes, those hashes are one interval. A split divides an interval and
+//! a merge joins two, but no key changes its place in the order: a cursor goes from interval to
+//! interval, whatever shape the table has by then.
 //!
 //! ```text
 //! hash, last bit first   000   001   010   011 | 100   101   110   111
@@ -13,8 +13,9 @@
 //!
 //! # Source
 //!
-//! The cursor of Redis's `SCAN` counts in the same order. Unlike there, a table with a half-finished
-//! doubling is one table, and keys of one bucket have an order too, so each comes once.
+//! The cursor of Redis's `SCAN` counts in the same order. Unlike in Redis, a half-finished doubling
+//! is one table and not two, and the keys of one bucket have an order too, so a walk returns each
+//! key once.
 
 use std::cmp::Ordering as Order;
 
@@ -31,25 +32,25 @@ use crate::store::Store;
 use crate::testing::mutant::{self, Mutant};
 use crate::value::Value;
 
-/// Keys that a cursor reads ahead at first, and at most, unless one bucket has more.
+/// Keys that a cursor reads ahead at first, and at most, unless a single bucket has more.
 const AHEAD: (usize, usize) = (8, 64);
 
 /// Keys that most buckets of a table have at least, unless many were deleted.
 const KEYS_PER_BUCKET_MIN: usize = 4;
 
-/// Bytes of the largest value that a cursor reads ahead, and of keys and values behind which it reads no more
-/// values: one bucket may have any number of keys.
+/// Size in bytes of the largest value that a cursor reads ahead, and total size of keys and values
+/// after which it reads ahead no more values: one bucket may have any number of keys.
 const VALUE_AHEAD_BYTES_MAX: usize = 1024;
 const AHEAD_BYTES_MAX: usize = 128 << 10;
 
 /// A place in the keys of a [`Db`], in the order of their hashes.
 ///
-/// Unlike a [`Scan`](crate::Scan), it borrows nothing, keeps no old records, and can begin behind any
-/// key. Every key that the store has from the first call to the last comes exactly once, whatever is
-/// stored, replaced or deleted meanwhile; the key that came last may be deleted too. A key that is stored
-/// or deleted meanwhile comes once or not at all.
+/// Unlike a [`Scan`](crate::Scan), a cursor borrows nothing, keeps no old records alive, and can
+/// begin after any key. It returns every key that the store has from the first call to the last
+/// exactly once, whatever is stored, replaced or deleted meanwhile; even the key returned last may
+/// be deleted. It returns a key that is stored or deleted meanwhile once or not at all.
 ///
-/// The order is the same as long as the store has the same hash function and seed.
+/// The order stays the same as long as the store keeps its hash function and seed.
 ///
 /// # Examples
 ///
@@ -67,24 +68,25 @@ const AHEAD_BYTES_MAX: usize = 128 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cursor {
-    /// The keys read ahead, one behind the other, each with its value behind it if that was read too.
+    /// The bytes of the keys read ahead, one after the other, each followed by its value if that
+    /// was read too.
     bytes: Vec<u8>,
-    /// The places of those, ascending.
+    /// Their places, ascending.
     ahead: Vec<Ahead>,
     next: usize,
-    /// The one that came last.
+    /// The key returned last.
     last: Option<usize>,
-    /// Whether the program has asked for a value: then they are read with the keys.
+    /// Whether the program has asked for a value: from then on, values are read with the keys.
     reads_values: bool,
-    /// Keys to read ahead.
+    /// How many keys to read ahead.
     ahead_count: usize,
-    /// Where to read on, or `None` at the end.
+    /// The place from which to read on, or `None` at the end.
     from: Option<u64>,
-    /// The last change of the store before they were read.
+    /// The last change of the store before the keys were read.
     seen: Option<LastChange>,
 }
 
-/// The number of a store in this process, and its last change.
+/// The number that identifies a store in this process, and its last change.
 type LastChange = (u64, (u64, u64));
 
 /// A key that was read ahead, and perhaps its value.
@@ -104,7 +106,7 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// Returns a cursor before the first key whose [place](Db::place_of) is `place` or behind it.
+    /// Returns a cursor before the first key whose [place](Db::place_of) is at least `place`.
     pub fn at(place: u64) -> Self {
         Self {
             bytes: Vec::new(),
@@ -118,7 +120,7 @@ impl Cursor {
         }
     }
 
-    /// Returns a cursor behind `key`, which need not exist.
+    /// Returns a cursor after `key`, which need not exist.
     ///
     /// # Errors
     ///
@@ -157,7 +159,8 @@ impl Cursor {
 
     /// Returns the next key, or `None` when there are no more.
     ///
-    /// After `None` it is still a place: keys that are stored behind it come with the next call.
+    /// After `None` the cursor keeps its place: the next call returns keys that were stored after
+    /// that place since.
     ///
     /// # Errors
     ///
@@ -165,8 +168,9 @@ impl Cursor {
     ///
     /// # Cost
     ///
-    /// Every 64 keys, reads their buckets and records while the writers of this handle wait. Then, if the store
-    /// has changed since, one lookup a key, of lines that were just read.
+    /// Once every 64 keys, reads the buckets and records of the next ones while the writers of this
+    /// handle wait. If the store has changed since, each key then costs one lookup, in cache lines
+    /// that were just read.
     pub fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
         self.last = None;
         loop {
@@ -188,11 +192,11 @@ impl Cursor {
         }
     }
 
-    /// Returns the value that the key which came last has now, or `None` if it was deleted since, or if the last
-    /// [`next`](Self::next) has returned none.
+    /// Returns the current value of the key that [`next`](Self::next) returned last, or `None` if
+    /// the key was deleted since or the last `next` returned `None`.
     ///
-    /// Of a change that another thread or process has not ended yet, such as a batch, it may show nothing where
-    /// [`Db::get`] already does.
+    /// While another thread or process is still making a change, such as a batch, this may return
+    /// the old value although [`Db::get`] already returns the new one.
     ///
     /// # Errors
     ///
@@ -230,7 +234,7 @@ impl Cursor {
         }
     }
 
-    /// Returns whether the store is as it was before the keys were read.
+    /// Returns whether the store has not changed since the keys were read.
     fn is_unchanged(&self, db: &Db) -> bool {
         self.seen == Some(db.store().last_change()) || mutant::is_made(Mutant::TrustsKeysAhead)
     }
@@ -282,8 +286,8 @@ impl Db {
 }
 
 impl Store {
-    /// Returns what is the same as before, of any store of this process, only if no change has ended
-    /// meanwhile, whoever has made it.
+    /// Returns a stamp of the store: two equal stamps, of any stores of this process, mean the same
+    /// store with no change finished in between, by this or any other process.
     #[inline]
     fn last_change(&self) -> LastChange {
         (self.number, self.region.live().last_change())
@@ -299,7 +303,7 @@ impl Store {
     ) -> Result<Option<u64>> {
         let region = &self.region;
         let Some(reader) = &self.reader else {
-            // Nothing is moved or reused meanwhile.
+            // While this is held, no record is moved and no space reused.
             let _writer = self.lock_out_others()?;
             return self.pairs_of_lines(&region.windows, from, count, &mut each);
         };
@@ -316,7 +320,8 @@ impl Store {
         Ok(place)
     }
 
-    /// Prefetches the first lines of so many buckets from a place on: they are far from each other.
+    /// Prefetches the first lines of the next `count` buckets from a place on: they are far apart
+    /// in memory.
     fn prefetch_buckets(&self, geometry: Geometry, from: u64, count: usize) {
         let mut place = Some(from);
         for _ in 0..count {
@@ -334,7 +339,7 @@ impl Store {
         count: usize,
         each: &mut impl FnMut(u64, Pair<'a>),
     ) -> Result<Option<u64>> {
-        // Each with the place from which on its bucket was wanted.
+        // Each bucket, with the place from which on its keys are wanted.
         let mut addrs: Vec<(Addr, u64)> = Vec::with_capacity(count + 8);
         let geometry = Shape::of_word(lines.shape().load(Ordering::Relaxed)).geometry;
         self.prefetch_buckets(geometry, from, 1 + count / KEYS_PER_BUCKET_MIN);
@@ -359,7 +364,7 @@ impl Store {
 
 /// Adds what the slots of the bucket at a place hold, and returns where the next bucket begins.
 ///
-/// The writer may be another process, which moves slots to another bucket, and lines to another chain,
+/// The writer may be another process. It moves slots to another bucket, and lines to another chain,
 /// only before it changes the shape.
 fn addrs_of_bucket(
     lines: &impl Lines,
@@ -420,8 +425,8 @@ mod tests {
         i.to_le_bytes()
     }
 
-    /// Walks over 2,000 keys while others are stored and deleted so that the table grows and shrinks.
-    /// Those that stay come once each.
+    /// Walks over 2,000 keys while others are stored and deleted so that the table grows and
+    /// shrinks. The walk returns each key that stays exactly once.
     fn assert_keys_that_stay_come_once(options: &Options) {
         let db = options.in_memory().expect("nothing fails");
         for i in 0..2000 {
@@ -450,8 +455,8 @@ mod tests {
         assert_keys_that_stay_come_once(&Options::new().seed(1));
     }
 
-    /// Returns whether keys that one of two handles deletes, or `db` itself, come to a cursor of `db` that
-    /// has read them ahead.
+    /// Returns whether a cursor of `db` still returns keys that it has read ahead and that `db` or
+    /// the other handle has deleted since.
     fn deleted_keys_come(db: &Db, other: &Db) -> bool {
         for i in 0..AHEAD.0 as u32 {
             db.put(key(i), "").expect("nothing fails");

@@ -1,4 +1,4 @@
-//! Opens files that must be regular, and never blocks.
+//! Opens files that must be regular, without ever blocking on a pipe or a device.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,7 +12,7 @@ use super::status::Status;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 
-/// The number of links that the system follows.
+/// The number of symbolic links that the system follows for one path.
 const LINKS_MAX: u32 = 40;
 
 /// Opens or creates the regular file at `path` with `options`, for access methods of other crates.
@@ -42,22 +42,22 @@ pub fn open_regular(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Fil
     open_regular_with(path.as_ref(), options, OFlags::empty())
 }
 
-/// Does the same as [`open_regular`], with more flags.
+/// As [`open_regular`], with additional `open` flags.
 pub(super) fn open_regular_with(path: &Path, options: &OpenOptions, flags: OFlags) -> Result<File> {
     open_and_look(path, options, flags).map(|(file, _)| file)
 }
 
-/// Does the same, and returns what the system says of the file.
+/// As [`open_regular_with`], and returns the metadata of the file too.
 pub(super) fn open_and_look(
     path: &Path,
     options: &OpenOptions,
     flags: OFlags,
 ) -> Result<(File, Status)> {
-    // Check before the opening, which would wake a process at the other end of a pipe.
+    // Check before the open, which would wake a process at the other end of a pipe.
     match Status::at(path) {
         Ok(status) => refuse_special(status.kind, path)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_dangling_link(path)?,
-        // The opening returns the better error.
+        // The open that follows returns a better error.
         Err(_) => {}
     }
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -66,7 +66,7 @@ pub(super) fn open_and_look(
         io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
         _ => io_error("open", path, source),
     })?;
-    // Check again: another file may have taken the name.
+    // Check again: another file may have taken the name in between.
     let status = Status::of(&file).map_err(|source| io_error("read the size of", path, source))?;
     refuse_special(status.kind, path)?;
     Ok((file, status))

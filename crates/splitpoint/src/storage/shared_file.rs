@@ -22,29 +22,33 @@ use super::status::Status;
 use super::writer_byte::{Claim, Exclusion, Inode};
 use crate::error::Result;
 
-/// A file that the program has opened itself, to share it with a store
+/// A file that the program opened itself, to share it with a store
 /// ([`Options::open_shared`](crate::Options::open_shared)).
 ///
-/// The store leaves `flock` to the program. The program may lock its descriptor, and also the whole file with
-/// `fcntl`, and meets no lock of the store. There are two kinds of shared files.
+/// The store leaves `flock` to the program. The program may lock its descriptor with `flock`, and
+/// also the whole file with `fcntl`, without conflicting with a lock of the store. There are two
+/// kinds of shared files.
 ///
 /// *By turns* ([`by_turns`](Self::by_turns)): any number of handles, as with
-/// [`Sharing::PerCall`](crate::Sharing::PerCall). Each handle has a file description of its own, on which it
-/// locks bytes far behind the end of the file: during a change, and during a lookup if somebody changes the
-/// file or the handle only reads. If the program has locked the whole file with `F_SETLK`, the calls of its
-/// own process take those bytes out of that lock, which then holds for the rest of the file; calls of other
-/// processes wait. The kernel does not say who holds a lock of an open file description (`F_OFD_SETLK`), so a
-/// program must not lock those bytes with one.
+/// [`Sharing::PerCall`](crate::Sharing::PerCall). Each handle has a file description of its own, on
+/// which it locks bytes far behind the end of the file: during a change, and during a lookup if
+/// another handle is changing the file or this handle only reads. If the program has locked the
+/// whole file with `F_SETLK`, the calls of its own process take those bytes out of that lock, which
+/// then holds for the rest of the file; calls of other processes wait. The kernel does not say who
+/// holds a lock of an open file description (`F_OFD_SETLK`), so a program must not lock those bytes
+/// with one.
 ///
-/// *Claimed* ([`for_writer`](Self::for_writer), [`for_reader`](Self::for_reader)): the file holds the place of
-/// the one writer, or of a reader, for as long as it is shared, by a lock of the process (`F_SETLK`) on two of
-/// those bytes. This lock ends when the program closes any other descriptor of the file, or unlocks the whole file
-/// with `fcntl`; a program that does either must keep other writers out by locks of its own. What this crate's handles and
-/// [`close_other`](Self::close_other) close ends nothing; a look at the file by `splitpoint_legacy` does. Within a
-/// process such files exclude each other by inode, whatever happens to the lock, unless the process contains
-/// two copies of this library.
+/// *Claimed* ([`for_writer`](Self::for_writer), [`for_reader`](Self::for_reader)): for as long as
+/// it is shared, the file holds the place of the one writer, or the place of a reader: a
+/// process-wide lock (`F_SETLK`) on two of those bytes. This lock ends when the program closes any
+/// other descriptor of the file, or unlocks the whole file with `fcntl`; a program that does either
+/// must keep other writers out by locks of its own. Closing a handle of this crate, or a descriptor
+/// with [`close_other`](Self::close_other), keeps the lock; a `splitpoint_legacy` call that opens
+/// and closes the file ends it. Within a process such files exclude each other by inode, whatever
+/// happens to the lock, unless the process contains two copies of this library.
 ///
-/// A clone is the same file. Dropping the last clone gives up its place and closes the file.
+/// Clones share one file and one place. Dropping the last clone gives up the place and closes the
+/// file.
 ///
 /// # Examples
 ///
@@ -77,14 +81,14 @@ struct Inner {
     place: Place,
 }
 
-/// How often, and after how long, to look again at a place that is taken.
+/// How many times to try again for a place that is taken, and how long to wait before each try.
 const CLAIM_LOOKS: u32 = 20;
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
-/// What a file has among the handles of others.
+/// The place that a file holds among other handles.
 #[derive(Debug)]
 enum Place {
-    /// `None` once it was given up.
+    /// `None` once the place was given up.
     Claimed(Mutex<Option<Claim>>),
     /// None, and the description that the next handle has.
     ByTurns(Mutex<Option<OtherFile>>),
@@ -118,10 +122,11 @@ impl SharedFile {
     /// Shares `file` with handles that change it by turns or, if it is open for reading only, read it.
     /// Messages call it `path`.
     ///
-    /// This keeps nobody out, and locks nothing. The handles need file descriptions of their own. If the file
-    /// cannot be opened again, because the program no longer has the permission or the system has no locks of
-    /// file descriptions, this acts as [`for_writer`](Self::for_writer) or [`for_reader`](Self::for_reader),
-    /// and [`takes_turns`](Self::takes_turns) returns `false`.
+    /// This excludes no other handle, and locks nothing. The handles need file descriptions of
+    /// their own. If the file cannot be opened again, because the program no longer has the
+    /// permission or the system has no locks of file descriptions, this acts as
+    /// [`for_writer`](Self::for_writer) or [`for_reader`](Self::for_reader), and
+    /// [`takes_turns`](Self::takes_turns) returns `false`.
     ///
     /// # Errors
     ///
@@ -149,7 +154,8 @@ impl SharedFile {
     pub fn by_turns(file: File, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let is_writer = is_writable(&file);
-        // Whoever of this process has claimed it may do so for a moment: the handles wait for him.
+        // Another `SharedFile` of this process may have claimed the file, perhaps only briefly: the
+        // handles wait until it gives up its claim.
         let mut options = File::options();
         options.read(true).write(is_writer);
         let own = match open_again(&file, path, &options) {
@@ -191,7 +197,7 @@ impl SharedFile {
     fn try_claim(file: &File, status: &Status, path: &Path, is_writer: bool) -> Result<Claim> {
         refuse_strange(file, status, path)?;
         let exclusion = if is_writer { Exclusion::Everybody } else { Exclusion::Writers };
-        // A handle that locks nothing between calls may be in one.
+        // A handle that holds no lock between calls may be inside a call.
         for look in 0..CLAIM_LOOKS {
             if look > 0 {
                 thread::sleep(LOOK_AGAIN);
@@ -204,7 +210,8 @@ impl SharedFile {
         Err(locked(path, file))
     }
 
-    /// Closes another descriptor of a file that this process may have claimed. The claims stay.
+    /// Closes another descriptor of a file that this process may have claimed, and keeps the
+    /// claims.
     pub fn close_other(file: File) {
         match Status::of(&file) {
             Ok(status) => Self::close_by(&status, || drop(file)),
@@ -212,8 +219,8 @@ impl SharedFile {
         }
     }
 
-    /// Calls `close`, which closes another descriptor of a file at which somebody has looked. The claims of this
-    /// process on the file stay: nobody comes in before they are locked anew.
+    /// Calls `close`, which closes a descriptor of the file with the given metadata. The claims of
+    /// this process on that file stay: they are locked again before any other handle can take them.
     pub fn close_by<T>(status: &Status, close: impl FnOnce() -> T) -> T {
         Inode::of(status).close(close)
     }
@@ -228,7 +235,8 @@ impl SharedFile {
         &self.0.path
     }
 
-    /// Returns whether handles may change the file: this is the place of the writer, or writers take turns.
+    /// Returns whether handles may change the file: it holds the place of the writer, or writers
+    /// take turns.
     pub fn is_writer(&self) -> bool {
         self.0.is_writer
     }
@@ -238,13 +246,14 @@ impl SharedFile {
         matches!(self.0.place, Place::ByTurns(..))
     }
 
-    /// Gives the place up and returns the file, or `None` while a clone or a handle has it.
+    /// Gives up the place and returns the file, or `None` while a clone or a handle still uses it.
     pub fn into_file(self) -> Option<File> {
         Arc::into_inner(self.0).and_then(|inner| inner.file.into_file())
     }
 
-    /// Gives up the place of a claimed file while clones are left: with handles that are forgotten, because
-    /// somebody has cut the file under them. They must not be used any more, nor dropped.
+    /// Gives up the place of a claimed file although clones are left. It is for handles that the
+    /// program has leaked (`mem::forget`) because another process truncated the file under them:
+    /// those must be neither used nor dropped afterwards.
     pub fn give_up_place(&self) {
         if let Place::Claimed(claim) = &self.0.place {
             drop(claim.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -274,10 +283,10 @@ impl SharedFile {
     }
 }
 
-/// Another descriptor of a file that this process may have claimed: in whichever way it is closed, the claims stay.
+/// Another descriptor of a file that this process may have claimed. Dropping it keeps the claims.
 #[derive(Debug)]
 pub(super) struct OtherFile {
-    /// There until the drop.
+    /// `Some` until the drop.
     file: Option<File>,
     inode: Inode,
 }
@@ -307,14 +316,15 @@ impl Drop for OtherFile {
         if Status::of(&file).is_ok_and(|now| Inode::of(&now) == self.inode) {
             self.inode.close(|| drop(file));
         } else {
-            // The program has closed it, and the number may be another file's.
+            // The program has closed the descriptor, and its number may by now belong to another
+            // file.
             let _ = file.into_raw_fd();
             self.inode.renew();
         }
     }
 }
 
-/// Refuses what is no file for a store.
+/// Refuses a file that cannot hold a store.
 fn refuse_strange(file: &File, status: &Status, path: &Path) -> Result<()> {
     refuse_special(status.kind, path)?;
     refuse_network(file, path)
@@ -324,7 +334,7 @@ fn status_of(file: &File, path: &Path) -> Result<Status> {
     Status::of(file).map_err(|source| io_error("read the size of", path, source))
 }
 
-/// Returns whether an open failed that will do later.
+/// Returns whether an open failed for a reason that may pass.
 fn is_short_of(error: &io::Error) -> bool {
     let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
     error.raw_os_error().is_some_and(|code| short.contains(&Errno::from_raw_os_error(code)))
