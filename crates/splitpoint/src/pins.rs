@@ -254,7 +254,7 @@ impl Pins {
     }
 }
 
-/// Counts pins, ordered before every later load of the caller: in the order of SeqCst operations, a
+/// Counts pins, ordered before every later load of the caller: in the order of `SeqCst` operations, a
 /// later check by the writer sees the count.
 #[inline]
 fn count_up(count: &AtomicU64, pin_count: u64) {

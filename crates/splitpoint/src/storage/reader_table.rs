@@ -429,14 +429,15 @@ pub(crate) fn is_glanced_at(storage: &dyn Storage) -> bool {
     glancing.count() > 0 && !mutant::is_made(Mutant::CutsUnderGlances)
 }
 
-/// Who looks without a pin: the process, and the boot in which it is counted.
+/// A registration of this handle to glance (read without a pin): the process that registered, and
+/// the boot in which it is counted.
 #[derive(Clone, Copy, Debug)]
 struct Glances {
     origin: Origin,
     boot: u32,
 }
 
-/// The handles that look without a pin, and the boot in which they do.
+/// The number of registered glancing handles, and the boot in which they registered.
 #[derive(Clone, Copy)]
 struct Glancing(u64);
 
@@ -453,8 +454,8 @@ impl Glancing {
         (self.0 >> 32) as u32
     }
 
-    /// Returns whether they are of another boot. Handles of a container that has a boot id of its own notice
-    /// that they are counted no more.
+    /// Returns whether the count is of another boot and so may be erased. Handles in a container
+    /// that has a boot id of its own notice that they are no longer counted.
     fn is_of_other_boot(self) -> bool {
         self.count() > 0 && boot_of(boot_id()).is_some_and(|boot| boot != self.boot())
     }
@@ -466,8 +467,8 @@ fn boot_of(id: [u8; 16]) -> Option<u32> {
     (id != [0; 16]).then_some(half)
 }
 
-/// What the table has at a moment. It is read, not mapped: a new mapping of a file whose file system has
-/// failed may end in a signal.
+/// A copy of the table. It is read with `pread` and not through a mapping: an access to a new
+/// mapping of a file whose file system has failed may raise a signal.
 struct Snapshot([u64; WORD_COUNT]);
 
 impl Snapshot {
@@ -496,28 +497,30 @@ impl Snapshot {
     }
 }
 
-/// The readers of other processes, as the process sees them that writes.
+/// The readers of other processes, as seen by the writing process.
 #[derive(Debug)]
 pub(crate) struct OtherReaders {
     file: Arc<OwnFile>,
-    /// Mapped with the live header, or when the writer first wants to use space again.
+    /// The table, mapped with the live header, or when the writer first wants to reuse space.
     table: OnceLock<ReaderTable>,
-    /// Whether other handles had the file open when this one came.
+    /// Whether other handles had the file open when this one opened it.
     were_there: AtomicBool,
-    /// Whether stores to the table find their block, whoever makes them.
+    /// Whether the blocks of the table are allocated, so that a store to it, by any process, cannot
+    /// fault.
     has_room: bool,
-    /// Who looks without a pin, once it does; `None` if it may not.
+    /// The registration to glance, made at the first glance; `None` inside if this handle may not
+    /// glance.
     glances: OnceLock<Option<Glances>>,
-    /// Whether it has learned since how large the file is.
+    /// Whether this handle has learned the size of the file since it registered to glance.
     has_seen_size: AtomicBool,
-    /// Of those with the oldest moment, and of those with a pin.
+    /// The last known living reader among those with the oldest moment, and among those with a pin.
     looking_back: LastAlive,
     pinning: LastAlive,
 }
 
-/// The reader that was alive when the kernel was asked last, by its place and what it holds back with, a moment or
-/// a parity, and how often it is taken for alive until it is asked again. For a thread that holds the
-/// writer's lock.
+/// The reader that was alive when the kernel was last asked: its place, the moment or parity with
+/// which it holds space back, and for how many more checks it counts as alive before the kernel is
+/// asked again. Used only by a thread that holds the writer's lock.
 #[derive(Debug, Default)]
 struct LastAlive {
     place: AtomicU64,
@@ -525,9 +528,10 @@ struct LastAlive {
     looks_left: AtomicU64,
 }
 
-/// Questions for a reader that holds something back which are answered without asking the kernel whether it
-/// lives: a call of the system, while compaction looks once in 16 changes. A killed process holds back space for so
-/// much longer; [`OtherReaders::ask_again`] ends that where space is wanted now.
+/// How many times a reader that holds space back is taken for alive without asking the kernel,
+/// which costs a system call, whereas compaction checks once in 16 changes. A killed process
+/// therefore holds space back for that many checks longer; [`OtherReaders::ask_again`] cuts this
+/// short where space is needed at once.
 const LOOKS_UNTIL_ASKED: u64 = 64;
 
 impl LastAlive {
@@ -554,8 +558,8 @@ impl LastAlive {
 }
 
 impl OtherReaders {
-    /// Looks at the readers of a file that this handle has locked for writing; `has_room` if stores to the
-    /// table find their block. `table` is the table where the handle has it mapped.
+    /// Watches the readers of a file that this handle has locked for writing. `has_room` tells that
+    /// the blocks of the table are allocated; `table` is the table, if the handle has it mapped.
     pub(super) fn of(file: Arc<OwnFile>, has_room: bool, table: Option<ReaderTable>) -> Self {
         let table = table.map_or_else(OnceLock::new, OnceLock::from);
         let glances = OnceLock::new();
@@ -564,7 +568,7 @@ impl OtherReaders {
         Self { file, table, were_there, has_room, glances, has_seen_size, looking_back, pinning }
     }
 
-    /// Maps the table, or returns the error of the system, which has no address space.
+    /// Maps the table unless it is mapped already. Fails if the process has no address space left.
     fn table(&self) -> io::Result<&ReaderTable> {
         if let Some(table) = self.table.get() {
             return Ok(table);
@@ -573,8 +577,9 @@ impl OtherReaders {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// Forgets every reader that there ever was, except those of this boot that have no lock. For a handle
-    /// that is alone; `is_mapped` if it needs the mapping of the table anyway.
+    /// Erases all readers from the table, but keeps the count of the handles that glance in this
+    /// boot, which hold no lock. For a handle that is alone; `is_mapped` tells that the handle
+    /// needs the table mapped anyway.
     pub(crate) fn forget_all(&self, is_mapped: bool) -> io::Result<()> {
         if is_mapped && self.has_room {
             return self.table().map(ReaderTable::forget_all);
@@ -591,9 +596,9 @@ impl OtherReaders {
         self.file.write_all_at(&zeros[..erased], READER_TABLE_OFFSET)
     }
 
-    /// Notes that there may be readers that have told nothing of themselves yet.
+    /// Notes that there may be readers that have not registered in the table yet.
     ///
-    /// A move that a killed process had begun is over.
+    /// Also ends a move that a killed process had begun.
     pub(crate) fn expect_readers(&self) -> io::Result<()> {
         self.table()?.words()[USED].fetch_max(1, Ordering::SeqCst);
         self.were_there.store(true, Ordering::Relaxed);
@@ -601,28 +606,30 @@ impl OtherReaders {
         Ok(())
     }
 
-    /// Has copies name their originals from now on: this handle is about to look back, with or without a
-    /// place. It has said that the file is in use.
+    /// From now on, copies name their originals: this handle is about to look back, with or without
+    /// a place in the table. The caller has already marked the file as in use.
     pub(crate) fn expect_lookers_back(&self) -> io::Result<()> {
         self.table()?.words()[USED].fetch_max(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         Ok(())
     }
 
-    /// Returns whether anybody may look back to a moment, or may have done so: anybody whose pins the caller
-    /// has seen dropped.
+    /// Returns whether any reader may look back to a moment. It also covers readers that have
+    /// looked back and whose pins the caller has seen dropped.
     pub(crate) fn may_look_back(&self) -> bool {
         fence(Ordering::SeqCst);
         self.table().map_or(true, |table| table.has_moments().load(Ordering::SeqCst) != 0)
     }
 
-    /// Returns the oldest moment that a living reader looks back to, or one that was alive a while ago. For a
-    /// thread that holds the writer's lock.
+    /// Returns the oldest moment that a living reader looks back to, or a reader that was alive at
+    /// the last question to the kernel ([`LOOKS_UNTIL_ASKED`]). For a thread that holds the
+    /// writer's lock.
     pub(crate) fn oldest_moment(&self) -> Option<PublishedMoment> {
-        // Without the table nobody knows: nothing is used again.
+        // Without the table the readers are unknown, so no space may be reused.
         let unknown = PublishedMoment { place: 0, since: 0, bytes_max: u64::MAX };
         let Ok(table) = self.table() else { return Some(unknown) };
-        // The lines of the places are those of readers, which store to them at each lookup.
+        // Check one shared word first: readers store to the cache lines of their places at each
+        // lookup, so reading those is expensive.
         if table.has_moments().load(Ordering::SeqCst) == 0 {
             return None;
         }
@@ -636,14 +643,15 @@ impl OtherReaders {
         }
     }
 
-    /// Has the next look ask the kernel whether those live that hold something back: space is wanted now.
+    /// Makes the next check ask the kernel whether the readers that hold space back are alive. For
+    /// a caller that needs space at once.
     pub(crate) fn ask_again(&self) {
         for alive in [&self.looking_back, &self.pinning] {
             alive.looks_left.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Gives up a moment, and all of the same reader before the commit `until`.
+    /// Evicts a moment, and all moments of the same reader before the commit `until`.
     pub(crate) fn evict(&self, moment: &PublishedMoment, until: u64) {
         if let Ok(table) = self.table() {
             table.place(moment.place)[EVICTED].store(until, Ordering::SeqCst);
@@ -651,29 +659,31 @@ impl OtherReaders {
         }
     }
 
-    /// Returns whether other handles had the file open when this one came.
+    /// Returns whether other handles had the file open when this one opened it.
     pub(crate) fn were_there(&self) -> bool {
         self.were_there.load(Ordering::Relaxed)
     }
 
-    /// Returns who had the last turn, and how it ended.
+    /// Returns the turn word: which handle had the last turn, and how the turn ended.
     pub(crate) fn turn(&self) -> io::Result<TurnWord> {
         Ok(TurnWord(self.table()?.words()[TURN].load(Ordering::Acquire)))
     }
 
-    /// Notes who has a turn, or had the last one.
+    /// Publishes which handle has the turn, or had the last one.
     pub(crate) fn set_turn(&self, turn: TurnWord) -> io::Result<()> {
         self.table()?.words()[TURN].store(turn.0, Ordering::Release);
-        // Whoever glances at what is stored from now on sees that this turn has begun.
+        // A glance that reads anything stored after this fence also sees, in `is_unchanged`, that
+        // this turn has begun.
         fence(Ordering::Release);
         Ok(())
     }
 
-    /// Notes that the handle which had the last turn, if it was this one, is closed in order: see
+    /// Notes that this handle is closed in order, if it had the last turn: see
     /// [`LastWriter::has_just_left`].
     pub(crate) fn note_left(&self, left: Left) {
         let Some(table) = self.table.get().filter(|_| self.is_table_there()) else { return };
-        // Whoever has changed the live header meanwhile has begun a turn before.
+        // A handle that has changed the live header meanwhile began a turn before: the load below
+        // then sees its turn word.
         fence(Ordering::Acquire);
         let is_last = left.turn.has_ended() && self.turn().is_ok_and(|last| last == left.turn);
         if is_last && table.can_be_stored_to() {
@@ -682,9 +692,9 @@ impl OtherReaders {
         }
     }
 
-    /// Begins a look without a pin, if nobody has his turn: what is found counts if
-    /// [`is_unchanged`](Self::is_unchanged) says so afterwards. Before the first one `see_size` learns how
-    /// large the file is, and returns whether it did.
+    /// Begins a glance (a read without a pin), unless a handle has the turn. What the glance finds
+    /// is valid only if [`is_unchanged`](Self::is_unchanged) returns `true` afterwards. Before the
+    /// first glance, `see_size` must learn the size of the file, and returns whether it could.
     #[inline]
     pub(crate) fn glance(&self, see_size: impl FnOnce() -> bool) -> Option<TurnWord> {
         let begun = (*self.glances.get_or_init(|| self.begin_glancing()))?;
@@ -692,13 +702,15 @@ impl OtherReaders {
             return None;
         }
         let turn = self.turn().ok().filter(|turn| turn.has_ended())?;
-        // Whoever erases the count does so before the turn, or after it.
+        // A handle that erases the count does so before the turn that was read above, and the load
+        // below sees it, or after that turn, and `is_unchanged` fails.
         let glancing =
             Glancing(self.table().ok()?.place(COUNTS_PLACE)[GLANCING].load(Ordering::Relaxed));
         if glancing.boot() != begun.boot || glancing.count() == 0 {
             return None;
         }
-        // Whoever has cut the file without seeing the count did so before that turn.
+        // A handle that truncated the file without seeing this handle in the count did so before
+        // that turn, so the size that is read now is the size after the cut.
         if !self.has_seen_size.load(Ordering::Acquire) {
             if !see_size() {
                 return None;
@@ -708,15 +720,16 @@ impl OtherReaders {
         Some(turn)
     }
 
-    /// Returns whether nobody has begun a turn since a [`glance`](Self::glance).
+    /// Returns whether no handle has begun a turn since [`glance`](Self::glance) returned `since`.
     #[inline]
     pub(crate) fn is_unchanged(&self, since: TurnWord) -> bool {
         fence(Ordering::Acquire);
         self.turn().is_ok_and(|turn| turn == since) || mutant::is_made(Mutant::TrustsGlances)
     }
 
-    /// Notes that this handle looks without a pin until it is dropped; `None` where nobody could tell
-    /// later that it does not any more, or where a store to the table may raise a signal.
+    /// Registers this handle as glancing until it is dropped. Returns `None` where the registration
+    /// could never be recognized as past (the system has no boot id), or where a store to the table
+    /// may raise a signal.
     #[cold]
     fn begin_glancing(&self) -> Option<Glances> {
         let boot = boot_of(boot_id()).filter(|_| self.has_room)?;
@@ -724,7 +737,8 @@ impl OtherReaders {
         let one_more = |found| {
             let found = Glancing(found);
             let is_of_other_boot = found.count() > 0 && found.boot() != boot;
-            // At most as many as there are processes come together.
+            // The retries are bounded: only handles that register at the same moment compete, at
+            // most as many as there are processes.
             (!is_of_other_boot).then(|| Glancing::new(boot, found.count().saturating_add(1)).0)
         };
         let glancing = &table.place(COUNTS_PLACE)[GLANCING];
@@ -733,14 +747,14 @@ impl OtherReaders {
         Some(Glances { origin: Origin::here(), boot })
     }
 
-    /// Returns whether the table is still in the file: the program may have closed the descriptor, or cut
-    /// the file.
+    /// Returns whether the table is still in the file: the program may have closed the descriptor
+    /// or truncated the file.
     fn is_table_there(&self) -> bool {
         let found = self.file.checked().and_then(Status::of);
         found.is_ok_and(|found| found.bytes >= HEADER_BYTES)
     }
 
-    /// Notes that this handle does not look any more.
+    /// Withdraws the registration of this handle to glance.
     fn end_glancing(&self) {
         let (Some(Some(begun)), Some(table)) = (self.glances.get(), self.table.get()) else {
             return;
@@ -762,7 +776,7 @@ impl OtherReaders {
         self.table().is_ok_and(|table| table.sleepers(WANTED).load(Ordering::Relaxed) != 0)
     }
 
-    /// Notes that a handle waits for its turn, and wakes the one that keeps its place.
+    /// Notes that a handle waits for its turn, and wakes the handle that keeps the writer's place.
     pub(crate) fn want_turn(&self) {
         let Ok(table) = self.table() else { return };
         if table.sleepers(WANTED).swap(1, Ordering::SeqCst) == 0 {
@@ -789,23 +803,25 @@ impl OtherReaders {
         self.table().map_or(0, |table| table.sleepers(HANDED).load(Ordering::SeqCst))
     }
 
-    /// Wakes one that waits for the place of the writer, which was just given up; returns whether one was
-    /// asleep. Those that wait without being asleep notice the number.
+    /// Wakes one handle that waits for the writer's place, which the caller has just given up;
+    /// returns whether one was asleep. Waiters that are not asleep notice that
+    /// [`handed`](Self::handed) has changed.
     pub(crate) fn hand_over(&self) -> bool {
         let Ok(table) = self.table() else { return false };
         let wanted = table.sleepers(WANTED);
-        // Whoever comes from now on says so again.
+        // Handles that begin to wait from now on set the flag again.
         wanted.store(0, Ordering::SeqCst);
         table.sleepers(HANDED).fetch_add(1, Ordering::SeqCst);
         let is_woken = futex::wake(table.sleepers(HANDED), 1) > 0;
         if is_woken {
-            // There may be more.
+            // More handles may be asleep.
             wanted.store(1, Ordering::SeqCst);
         }
         is_woken
     }
 
-    /// Sleeps until the place of the writer is handed over, unless it was since `seen`, for at most `most`.
+    /// Sleeps until the writer's place is handed over, for at most `most`; returns at once if it
+    /// was handed over since [`handed`](Self::handed) returned `seen`.
     pub(crate) fn wait_for_hand_over(&self, seen: u32, most: Duration) {
         match self.table() {
             Ok(table) => futex::wait(table.sleepers(HANDED), seen, most),
@@ -813,8 +829,9 @@ impl OtherReaders {
         }
     }
 
-    /// Begins to move records, and returns whether their copies must name the originals: a reader may
-    /// be scanning. Otherwise one that comes now waits until the end of the move.
+    /// Begins to move records, and returns whether their copies must name the originals because a
+    /// reader may be scanning. If this returns `false`, a reader that registers during the move
+    /// waits until it ends.
     pub(crate) fn begin_move(&self) -> bool {
         let Ok(table) = self.table() else { return true };
         if table.used_count() != 0 {
@@ -836,24 +853,25 @@ impl OtherReaders {
         }
     }
 
-    /// Returns what the lookups of all handles that count have cost.
+    /// Returns the cost of the lookups of all handles that count theirs.
     pub(crate) fn shared_lookups(&self) -> io::Result<SharedLookups> {
         Ok(shared_counts::read(self.table()?, &self.file))
     }
 
     /// Returns the places that have an owner.
     pub(crate) fn taken_places(&self) -> Vec<TakenPlace> {
-        // Without the table nobody knows.
+        // If the table cannot be read, no owner is known.
         Snapshot::of(&self.file).map(|table| table.taken_places(&self.file)).unwrap_or_default()
     }
 
-    /// Returns whether somebody without a place reads, counted on a parity.
+    /// Returns whether a reader without a place has a pin on a parity.
     fn is_byte_locked(&self, parity: u64) -> bool {
-        // Nothing is used again that somebody may look at.
+        // After an error assume a reader: space that may still be read is never reused.
         byte_locks::is_locked(&self.file, LockByte::pin(parity)).unwrap_or(true)
     }
 
-    /// Returns whether a place has an owner; if it has none, erases what the last one counted.
+    /// Returns whether a place has an owner; if it has none, erases the counts that the last owner
+    /// left.
     fn has_owner(&self, table: &ReaderTable, place: usize) -> bool {
         let byte = LockByte::place(place);
         match byte_locks::try_lock(&self.file, byte, LockKind::Exclusive) {
@@ -861,16 +879,18 @@ impl OtherReaders {
                 for word in table.place(place) {
                     word.store(0, Ordering::Relaxed);
                 }
-                // An error leaves it locked until this handle is closed: readers take another.
+                // After an error the byte stays locked until this handle is closed; readers then
+                // take other places.
                 let _ = byte_locks::unlock(&self.file, byte);
                 false
             }
-            // Who cannot be asked counts as alive.
+            // An owner about which the kernel cannot be asked counts as alive.
             Ok(false) | Err(_) => true,
         }
     }
 
-    /// Returns whether no reader counts on a parity. Those that do hold all back; one is asked for.
+    /// Returns whether no reader counts on a parity. One living reader is enough to hold back all
+    /// space of the parity, so the search stops at the first.
     fn is_clear(&self, parity: u64) -> bool {
         let Ok(table) = self.table() else { return false };
         let parity = parity & 1;
@@ -878,7 +898,9 @@ impl OtherReaders {
             table.place(place)[parity as usize].load(Ordering::Acquire) != 0
                 && self.pinning.is_alive(place, parity, || self.has_owner(table, place))
         };
-        // The one that was asked for last first: a reader that was interrupted stores to no line.
+        // Begin with the reader that the kernel was last asked about: it is likely to be still
+        // there, preempted or stopped, and while it does not run, it stores to no cache line that
+        // this check would have to fetch again.
         let last = Some(self.pinning.place()).filter(|place| table.used_places().contains(place));
         !last.into_iter().chain(table.used_places()).any(|place| is_counted(&place))
             && !self.is_byte_locked(parity)
@@ -893,7 +915,7 @@ impl Drop for OtherReaders {
 
 impl Elsewhere for Arc<OtherReaders> {
     fn flip(&self) {
-        // It was mapped for the look before.
+        // The check before the flip has mapped the table.
         if let Some(table) = self.table.get() {
             table.words()[PARITY].store(table.parity() ^ 1, Ordering::Relaxed);
         }

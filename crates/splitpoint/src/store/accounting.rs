@@ -232,15 +232,16 @@ impl Writer {
         compacting.state.retire(segment, is_big, death, sequence);
     }
 
-    /// Returns where records are appended: the log, and the compacted head.
+    /// Returns the positions where records are appended: the log, and the compacted head.
     pub(crate) fn heads(&self) -> [LogPosition; 2] {
         let CommitState { head_segment: segment_offset, head_offset: offset, .. } = self.state;
         let head = self.compacting.as_ref().map(|compacting| compacting.head.position());
         [self.log.position(), head.unwrap_or(LogPosition { segment_offset, offset, lsn: 0 })]
     }
 
-    /// Returns whether keys may be deleted without tombstones, as in memory, where the log is not read
-    /// again, and notes that from now on the log alone does not say what the table holds.
+    /// Returns whether keys may be deleted without tombstones, as in a table in memory, whose log
+    /// is never replayed. If so, notes that from now on the log alone does not determine the
+    /// contents of the table.
     pub(super) fn begin_without_tombstones(&mut self, store: &Store) -> bool {
         if !store.region.storage().is_volatile() {
             return false;
@@ -250,7 +251,7 @@ impl Writer {
         true
     }
 
-    /// Returns whether the log alone has every record: nothing was moved away from it.
+    /// Returns whether the log alone has every record, because none was moved out of it.
     pub(crate) fn is_log_whole(&self) -> bool {
         let is_whole = |compacting: &Compacting| compacting.state.is_log_whole();
         !self.superblock.is_compacted && self.compacting.as_deref().is_none_or(is_whole)
@@ -264,11 +265,12 @@ impl Writer {
         self.extents.space().free_bytes() - self.extents.warm_bytes()
     }
 
-    /// Returns the bytes of emptied segments that wait.
+    /// Returns the bytes of emptied segments that wait to be freed.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         match (&self.compacting, self.extents.segments()) {
             (Some(compacting), _) => compacting.state.waiting_bytes(),
-            // A handle that only reads, or does not compact: nobody frees them.
+            // A handle that only reads or does not compact frees no emptied segments, so all of
+            // them wait.
             (None, Some(segments)) if self.superblock.is_compacted => {
                 segments.emptied().iter().map(|(segment, _)| segment.end - segment.start).sum()
             }
@@ -288,7 +290,7 @@ impl Writer {
         self.retired_bytes
     }
 
-    /// Returns the bytes of victims that the changes so far have still to read.
+    /// Returns the bytes of victims that are still to be read for the changes so far.
     pub(crate) fn owed_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.owed_bytes())
     }
@@ -315,7 +317,8 @@ impl Writer {
 }
 
 impl Store {
-    /// Counts the segment of a big record as one that waits.
+    /// Takes the segment of a big record off the bytes of big records: it counts as waiting
+    /// instead.
     #[cold]
     pub(super) fn take_off_big(&self, segment: &Range<u64>) {
         let live = self.region.live();
@@ -323,8 +326,8 @@ impl Store {
     }
 }
 
-/// Returns by what a later turn knows a segment again that waits: the low half of its number, which the
-/// table has, or 0 where nobody asks.
+/// Returns the number by which a later turn recognizes a waiting segment: the low half of its
+/// sequence number, as in the segment table, or 0 in a store without turns.
 fn sequence_of(store: &Store, table: &SegmentTable, segment: &Range<u64>, is_big: bool) -> u64 {
     if !store.takes_turns() {
         return 0;

@@ -22,7 +22,7 @@ const ROUNDS_IN_TURN_MAX: u32 = 4;
 const IMAGE_BYTES_PER_KEY: u64 = 6;
 /// A close compacts the file if this many of the smallest segments have died.
 const FREED_SEGMENTS_MIN: u64 = 64;
-/// Largest log that a close compacts: takes a second or two.
+/// Largest log that a close compacts: compacting it takes a second or two.
 const PACKED_BYTES_MAX: u64 = 512 << 20;
 /// Waiting bytes from which a close writes a checkpoint to free them.
 const CLOSING_BYTES_MIN: u64 = 64 << 10;
@@ -162,9 +162,9 @@ impl Store {
         Ok(done)
     }
 
-    /// Begins compaction, or reads segments, and frees emptied segments by a checkpoint if there is
-    /// nothing else to do or much waits. `is_held` says whether the last such checkpoint has freed
-    /// nothing, because readers hold the segments.
+    /// Begins compaction, or reads segments, and frees emptied segments by a checkpoint if nothing
+    /// else is left to do or many bytes wait. `is_held` tells whether the last such checkpoint
+    /// freed nothing because readers hold the segments.
     fn compact_in_turn(
         &self,
         writer: &mut Writer,
@@ -172,13 +172,14 @@ impl Store {
         is_held: &mut bool,
     ) -> Result<()> {
         if writer.compacting.is_none() {
-            // What others have emptied, they free.
+            // Another handle compacts this store, and frees the segments that it has emptied.
             done.is_done = true;
             return Ok(());
         }
         if !writer.may_compact(self) {
             if writer.state.dead_bytes > 0 || self.has_victim(writer) {
-                // The image of one on its way has none of what is noted now.
+                // Finish a checkpoint in progress first: its image would not contain what
+                // `start_compacting` notes now.
                 if !mutant::is_made(Mutant::WaitsForPending) {
                     self.free_pending(writer)?;
                 }
@@ -190,7 +191,8 @@ impl Store {
         }
         let moved_before = writer.moved_bytes();
         self.reuse_emptied(writer);
-        // Copies shall not take the place of the checkpoint that frees what they leave.
+        // Reserve space first: copies must not take the space of the checkpoint that frees the
+        // segments they come from.
         let _ = self.hold(writer);
         let mut round_count = 0;
         done.is_done = loop {
@@ -215,12 +217,14 @@ impl Store {
         Ok(())
     }
 
-    /// Reads as much as the largest segment has, or a little more; returns whether nothing is left.
+    /// Reads as many bytes as the largest segment has, or slightly more; returns whether nothing is
+    /// left to compact.
     fn compact_slices(&self, writer: &mut Writer, read_bytes: &mut u64) -> Result<bool> {
         let end = *read_bytes + LOG_SEGMENT_BYTES_MAX;
         while *read_bytes < end {
             if writer.needs_room {
-                // A look at the room of the file system is enough for a few stores only.
+                // One check of the free space of the file system is valid only for a few stores, so
+                // repeat it for each slice.
                 self.region.require_room()?;
             }
             let slice_bytes = self.compact(writer, SLICE_BYTES)?;
@@ -232,7 +236,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Frees what was emptied, by a checkpoint within the turn, unless somebody looks at it.
+    /// Frees the emptied segments that no reader holds, by a checkpoint within the turn.
     pub(super) fn free_emptied_in_turn(&self, writer: &mut Writer) -> Result<()> {
         if writer.waiting_bytes() == 0 {
             return Ok(());
@@ -244,8 +248,9 @@ impl Store {
         Ok(())
     }
 
-    /// Compacts until `read_bytes` come to the budget, or nothing is left to compact; returns whether
-    /// that is so. `lowest` is where the last segment of the file was that it moved.
+    /// Compacts until `read_bytes` reaches the budget or nothing is left to compact; returns `true`
+    /// in the latter case. `lowest` is the offset of the segment at the end of the file that was
+    /// moved last.
     fn compact_within(&self, budget: u64, read_bytes: &mut u64, lowest: &mut u64) -> Result<bool> {
         while *read_bytes < budget {
             let mut writer = self.lock_for_change()?;
@@ -261,7 +266,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Returns whether there may be anything to compact or to give back.
+    /// Returns whether there may be anything to compact or to return to the system.
     fn is_worth_maintaining(&self) -> Result<bool> {
         let mut writer = self.lock()?;
         if writer.compacting.is_none() {
@@ -279,23 +284,24 @@ impl Store {
         Ok(!is_idle || dead_bigs || can_move || has_spare)
     }
 
-    /// Chooses the last segment of the file as the victim, if that helps to cut the file; returns
-    /// whether it did. One that records are appended to is left before.
+    /// Chooses the last segment of the file as the victim, if moving it helps to truncate the file;
+    /// returns whether it did. If records are still appended to that segment, the head leaves it
+    /// first.
     fn choose_last(&self, writer: &mut Writer, lowest: &mut u64) -> Result<bool> {
-        // Where somebody looks at what is emptied, moving all would only take room.
+        // While readers hold the emptied segments, moving more would only take more space.
         let image_bytes = writer.superblock.checkpoint.map_or(0, |name| name.bytes);
         if writer.waiting_bytes() >= MOVED_BYTES_MIN.max(MOVED_BY_IMAGE * image_bytes) {
             return Ok(false);
         }
         let Some(last) = self.last_to_move(writer, *lowest) else { return Ok(false) };
-        // Its records shall not go behind it.
+        // Its records must not be copied to a place behind it.
         writer.extents.pack(true);
         writer.log.release_next(&mut writer.extents);
         writer.extents.forget_end();
         let [log, compacted] = writer.heads().map(|head| head.segment_offset == last.offset);
         if log || compacted {
-            // Also for the other head: what makes the log longer has the next checkpoint, which names the
-            // new head, wait for a sync of both.
+            // Leave the log segment even if only the compacted head is affected: the log grows by
+            // this, so the next checkpoint, which names the new head, waits for a sync of both.
             writer.log.leave_segment(&mut writer.extents)?;
         }
         let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
@@ -311,16 +317,18 @@ impl Store {
         self.begin_victim(writer, last)
     }
 
-    /// Returns the last segment of the file, if it is before `lowest`, nothing but a checkpoint and what
-    /// was emptied is behind it, much of the file is free and what it has fits before it. For a head that is left there
-    /// is room for two: both heads go on in new segments.
+    /// Returns the last segment of the file if moving it helps: it is before `lowest`, only a
+    /// checkpoint and emptied segments are behind it, much of the file is free, and there is room
+    /// before it for its records. If a head is in it, there must be room for two segments, because
+    /// both heads continue in new ones.
     fn last_to_move(&self, writer: &Writer, lowest: u64) -> Option<TableSegment> {
         let compacting = writer.compacting.as_ref().filter(|_| self.may_move_last(writer))?;
         let segments = writer.extents.segments()?;
         let in_use = segments.segments().filter(|found| found.segment_use != SegmentUse::Emptied);
         let last = in_use.max_by_key(|found| found.offset)?;
         let is_moved = matches!(last.segment_use, SegmentUse::Log | SegmentUse::Compacted);
-        // A replay comes to a head by the record that names its first copy, or by a checkpoint.
+        // Leave a head without records where it is: a replay finds a head by the record that names
+        // its first copy, or by a checkpoint.
         let first = last.offset + SegmentHeader::BYTES;
         let heads = writer.heads();
         let is_empty_head = heads.iter().any(|head| head.offset == first);
@@ -345,7 +353,7 @@ impl Store {
         (places > u64::from(is_head)).then_some(last)
     }
 
-    /// Returns whether the file ends with a checkpoint that would fit before.
+    /// Returns whether the file ends with a checkpoint for which there is room before it.
     fn is_checkpoint_last(&self, writer: &Writer) -> bool {
         let space = writer.extents.space();
         let is_last = |extent: &Extent| extent.granule + extent.count == space.used_end();
@@ -361,14 +369,15 @@ impl Store {
         !self.region.storage().is_volatile() && writer.may_compact(self) && is_loose(writer)
     }
 
-    /// Compacts a file of which more than half is free or dead, as [`maintain`](Self::maintain) does, and
-    /// reads no more for it than twice what has died. Without room for it everything stays as it is.
+    /// Compacts a file of which more than half is free or dead, as [`maintain`](Self::maintain)
+    /// does, but reads at most twice as many bytes as have died. If there is no room for that, the
+    /// file stays as it is.
     pub(crate) fn pack_at_close(&self) {
         if self.region.storage().is_volatile() || self.group.check().is_err() {
             return;
         }
         let Ok(mut writer) = self.lock() else { return };
-        // The thread that made them is gone.
+        // The thread that wrote checkpoints is gone.
         writer.checkpoints.set_asked(false);
         writer.extents.leave_to_close();
         let space = writer.extents.space();
@@ -379,7 +388,8 @@ impl Store {
         let least_bytes = FREED_SEGMENTS_MIN * u64::from(writer.superblock.segment_bytes_min);
         let is_short = self.region.live().log_bytes() <= PACKED_BYTES_MAX;
         if may_pack && is_short && dead_bytes >= least_bytes && gained_bytes > end / 2 {
-            // What another process looks at cannot be freed: the file would become longer.
+            // Segments that another process reads cannot be freed: copying their records would only
+            // make the file longer.
             let others = self.others.as_deref();
             if self.region.pins.is_pinned_elsewhere()
                 || others.is_some_and(|others| others.oldest_moment().is_some())
@@ -393,12 +403,12 @@ impl Store {
         }
     }
 
-    /// Compacts what the last changes of a handle owe, and frees what is emptied, if that gains more
-    /// than the checkpoint takes that it needs.
+    /// Does the compaction that the last changes of a handle owe, and frees the emptied segments if
+    /// that gains more space than the checkpoint for it takes.
     ///
     /// # Errors
     ///
-    /// Those of the syncs, which poison the handle.
+    /// Those of a sync, which poison the handle.
     pub(super) fn compact_at_close(&self) -> Result<()> {
         let is_due = {
             let mut writer = self.lock()?;
@@ -406,7 +416,7 @@ impl Store {
                 return Ok(());
             }
             self.compact_a_step(&mut writer);
-            // The thread that made them is gone.
+            // The thread that wrote checkpoints is gone.
             writer.checkpoints.set_asked(false);
             let image_bytes = writer.state.record_count * IMAGE_BYTES_PER_KEY;
             let is_worth = writer.waiting_bytes() > CLOSING_BYTES_MIN.max(image_bytes / 2);
@@ -416,7 +426,7 @@ impl Store {
             return Ok(());
         }
         if let Err(error) = self.checkpoint_now() {
-            // Without room for it everything stays as it is.
+            // Without room for the checkpoint everything stays as it is.
             self.group.check()?;
             drop(error);
         }
@@ -428,7 +438,7 @@ impl Store {
     }
 }
 
-/// Returns whether so much of the file is free that its last parts are moved to its beginning.
+/// Returns whether enough of the file is free to move its last segments to its beginning.
 fn is_loose(writer: &Writer) -> bool {
     let space = writer.extents.space();
     let free_count: u64 = space.unreserved().map(|free| free.count).sum();

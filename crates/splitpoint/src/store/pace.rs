@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A background sync begins three quarters of the bound after the first change that it will cover.
-//! On a device that cannot keep up, that is not enough: one sync takes longer than the bound, the
-//! next covers all changes made in the meantime, and so on. So the writer is slowed in two ways.
+//! On a device that cannot keep up, that alone does not bound the delay: one sync takes longer than
+//! the bound, the next must cover all changes made in the meantime and takes longer still, and so
+//! on. So the writer is throttled in two ways.
 //!
 //! - It waits for the sync in progress if a change that this sync does not cover is older than the
 //!   bound.
@@ -16,33 +17,33 @@
 //!
 //! # Not here
 //!
-//! The sync itself: `syncer` does it or, without a background thread, the writer.
+//! The sync itself: `syncer` does it or, without a background thread, the writer does.
 
 use std::time::{Duration, Instant};
 
-/// Bytes that a sync may have before any was measured: a quarter of a second at 64 MiB/s.
+/// Bytes that a sync may cover before the device was measured: a quarter of a second at 64 MiB/s.
 const FIRST_QUOTA_BYTES: u64 = 16 << 20;
-/// Bounds of the quota: a device is not asked for less than it does at once, and what one wrote
-/// quickly may have been written back before.
+/// Bounds of the quota. Lower: any device writes this much at once. Upper: a sync may have been
+/// fast only because the kernel had written its pages back before.
 const QUOTA_BYTES_MIN: u64 = 1 << 20;
 const QUOTA_BYTES_MAX: u64 = 1 << 30;
-/// Smaller syncs tell how long a flush takes, not how fast the device writes.
+/// Smaller syncs measure the latency of a flush, not the throughput of the device.
 const MEASURED_BYTES_MIN: u64 = 256 << 10;
 /// How long after the first change a sync begins where there is no bound.
 const UNBOUNDED_DELAY: Duration = Duration::from_millis(750);
 
-/// The changes that no sync covers yet, whether begun or not, and how fast the device is.
+/// The changes that no sync, begun or ended, covers yet, and the measured speed of the device.
 #[derive(Debug)]
 pub(crate) struct Pace {
     age_max: Option<Duration>,
     quota_bytes: u64,
-    /// When the first of them was made.
+    /// When the first uncovered change was made.
     since: Option<Instant>,
-    /// Where they begin: where the last sync that has begun ends.
+    /// Where the uncovered changes begin: the end of the last sync that has begun.
     covered: Written,
-    /// Bytes that the last sync has covered that has begun.
+    /// Bytes covered by the last sync that has begun.
     syncing_bytes: u64,
-    /// The number of bytes written from which on they are too many.
+    /// The count of written bytes at which the uncovered bytes exceed the quota.
     too_many_bytes: u64,
     asked: Asked,
 }
@@ -52,16 +53,16 @@ pub(crate) struct Pace {
 pub(crate) struct Written {
     /// The log sequence number.
     pub(crate) lsn: u64,
-    /// Bytes of all records, of big ones too, which are not in the stream of the log.
+    /// Bytes of all records, including big records, which are not in the stream of the log.
     pub(crate) bytes: u64,
 }
 
-/// Who was asked to sync.
+/// Which thread was asked to sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Nobody,
     Thread,
-    /// There is no thread to ask.
+    /// The writer itself, since there is no background thread.
     Writer,
 }
 
@@ -72,7 +73,8 @@ pub(crate) enum Step {
     GoOn,
     /// It asks for a sync now.
     Hurry,
-    /// It returns when the log is durable up to here: it waits for a sync, or does it.
+    /// It returns only when the log is durable up to this log sequence number: it waits for a sync,
+    /// or does one.
     Wait(u64),
 }
 
@@ -105,8 +107,8 @@ impl Pace {
         self.since = Some(Instant::now());
     }
 
-    /// Notes that a sync begins which covers everything `written` so far; returns since when the
-    /// oldest of that was unsafe.
+    /// Notes that a sync begins, which covers everything `written` so far; returns when the oldest
+    /// change that it covers was made.
     pub(crate) fn begin_sync(&mut self, written: Written) -> Option<Instant> {
         assert!(self.covered.lsn <= written.lsn, "the log only grows");
         assert!(self.covered.bytes <= written.bytes, "no count of bytes goes back");
@@ -117,15 +119,15 @@ impl Pace {
         self.since.take()
     }
 
-    /// Goes on after others have written: the changes so far that are unsafe stay so. Counts of bytes may
-    /// have gone back meanwhile.
+    /// Continues after other handles have written: changes that were not durable yet keep their
+    /// age. Counts of bytes may have gone back meanwhile.
     pub(crate) fn go_on_from(&mut self, written: Written) {
         self.covered = written;
         self.syncing_bytes = 0;
         self.too_many_bytes = written.bytes.saturating_add(self.quota_bytes);
     }
 
-    /// Learns from the last sync that has begun, and has ended now, how fast the device is.
+    /// Measures the device: the last sync that began has ended now and `took` this long.
     pub(crate) fn end_sync(&mut self, took: Duration) {
         let (Some(age_max), bytes) = (self.age_max, self.syncing_bytes) else { return };
         if bytes < MEASURED_BYTES_MIN {
@@ -134,7 +136,7 @@ impl Pace {
         let took_ns = took.as_nanos().max(1);
         let bytes_in_quarter = u128::from(bytes) * (age_max.as_nanos() / 4) / took_ns;
         let measured = bytes_in_quarter.min(u128::from(QUOTA_BYTES_MAX)) as u64;
-        // Slower at once, faster by and by.
+        // Lower the quota at once, but raise it only by half the difference.
         let quota = if measured < self.quota_bytes {
             measured
         } else {
@@ -145,35 +147,36 @@ impl Pace {
         self.too_many_bytes = self.covered.bytes.saturating_add(self.quota_bytes);
     }
 
-    /// Returns since when the oldest change is unsafe that no sync covers.
+    /// Returns when the oldest change that no sync covers was made.
     pub(crate) fn unsafe_since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// Returns how long after the first change a sync begins.
+    /// Returns how long after the first uncovered change a sync begins.
     pub(crate) fn delay(&self) -> Duration {
         self.age_max.map_or(UNBOUNDED_DELAY, |age_max| age_max / 4 * 3)
     }
 
-    /// Returns whether neither the thread nor the writer was asked to sync yet.
+    /// Returns whether no thread was asked to sync yet.
     #[inline]
     pub(crate) fn is_unasked(&self) -> bool {
         self.asked == Asked::Nobody
     }
 
-    /// Notes whether there is a thread that was asked to sync.
+    /// Notes that a sync was asked for: of the background thread if there is one, or of the writer.
     pub(crate) fn set_asked(&mut self, has_thread: bool) {
         self.asked = if has_thread { Asked::Thread } else { Asked::Writer };
     }
 
-    /// Returns whether the writer may go on without another look: nearly always.
+    /// Returns whether the writer may go on without calling [`step`](Self::step), as it nearly
+    /// always may.
     #[inline]
     pub(crate) fn is_calm(&self, written: Written, is_busy: bool) -> bool {
         !is_busy && written.bytes < self.too_many_bytes && self.asked != Asked::Writer
     }
 
-    /// Returns what the writer does after a change, when a sync is under way or not; `is_busy` if
-    /// what syncs is at something else.
+    /// Returns what the writer does after a change. `is_syncing` tells that a sync is in progress,
+    /// `is_busy` that the syncing thread is busy with other work.
     #[cold]
     pub(crate) fn step(
         &mut self,
@@ -199,7 +202,8 @@ impl Pace {
             return Step::Wait(lsn);
         }
         if bytes >= self.quota_bytes {
-            // Once: the next look is when there are twice as many.
+            // Ask for a sync only once: the next call comes when the uncovered bytes are twice the
+            // quota.
             self.too_many_bytes = self.covered.bytes.saturating_add(2 * self.quota_bytes);
             return if self.asked == Asked::Writer { Step::Wait(lsn) } else { Step::Hurry };
         }
@@ -218,7 +222,7 @@ mod tests {
         Written { lsn: bytes, bytes }
     }
 
-    /// A pace whose first change is just made, behind a sync that covers so many bytes.
+    /// A pace whose first change was just made, after a sync that covers `bytes`.
     fn begun(bytes: u64) -> (Pace, Instant) {
         let mut pace = Pace::new(Some(SECOND), at(0));
         pace.begin_sync(at(bytes));

@@ -128,9 +128,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If the disk has no room for it, or the handle is poisoned.
+    /// If the disk has no space for the reserve, or the handle is poisoned.
     pub(crate) fn hold(&self, writer: &mut Writer) -> Result<()> {
-        // A store to the list of a file that cannot be written any more may raise a signal.
+        // A store to the free-space list of a file that can no longer be written may raise a
+        // signal.
         self.group.check()?;
         let Some(needs) = self.needs(writer) else {
             if writer.extents.needs().is_some() {
@@ -169,14 +170,15 @@ impl Store {
         }
         writer.log.reserve(record_bytes, &mut writer.extents)?;
         self.retry_checkpoint(writer);
-        // The file, and with it the addresses in a checkpoint, may have become longer.
+        // The file may have grown, and with it the addresses in a checkpoint image, so the reserve
+        // may have to be larger.
         let _ = self.hold(writer);
-        // Where the device has failed, the record is not stored.
+        // After an error of the device the record must not be stored.
         self.group.check()
     }
 
-    /// Refuses a put of so many bytes where what must be left for deletes is not whole, but was. Where it
-    /// never was, puts share with it what the file system has.
+    /// Refuses a put of `record_bytes` if the reserve for deletes was complete once and is not now.
+    /// If it was never complete, puts and the reserve share the free space of the file system.
     fn leave_reserve(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
         let Err(error) = self.hold(writer) else { return Ok(()) };
         if !is_want_of_room(&error) {
@@ -195,8 +197,9 @@ impl Store {
         Ok(())
     }
 
-    /// Does the same as [`make_way`](Self::make_way) for what names a big record. Each looks at the
-    /// reserve: a log of such names seldom begins a segment, while the image of a checkpoint grows.
+    /// As [`make_way`](Self::make_way), for the record that names a big record. Every such put
+    /// checks the reserve: naming records are small, so the log seldom begins a segment, while the
+    /// checkpoint image grows.
     #[inline]
     pub(super) fn make_way_for_big(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
         if may_hold(&self.region) {
@@ -208,7 +211,7 @@ impl Store {
         self.make_way(writer, RecordKind::BigPut, NAMING_BYTES)
     }
 
-    /// Makes room for a record of deletes, in a segment of the reserve if there is no other.
+    /// Makes room for a record of deletes, in a segment of the reserve if no other space is left.
     pub(super) fn make_way_for_delete(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
         let is_looking = writer.extents.needs().is_none() && !writer.log.has_room(record_bytes);
         if is_looking && may_hold(&self.region) {
@@ -225,7 +228,8 @@ impl Store {
         reserved.map_err(|_| error)
     }
 
-    /// Goes on after the lock for a change was taken, where the reserve is short: regains it before.
+    /// Regains the reserve before a change whose lock was taken while the reserve is short. Returns
+    /// the lock for the change.
     #[cold]
     #[inline(never)]
     pub(super) fn regain_before<'a>(&'a self, mut writer: Changing<'a>) -> Result<Changing<'a>> {
@@ -244,11 +248,11 @@ impl Store {
         Ok(writer)
     }
 
-    /// Makes room for a put after its error, if that was for want of room.
+    /// Makes room for a put that failed with `error`, if it failed for want of room.
     ///
     /// # Errors
     ///
-    /// The same one, if it was another or there is no room.
+    /// `error` itself, if it has another cause or no room could be made.
     #[cold]
     #[inline(never)]
     pub(crate) fn regain_after(&self, error: Error, record_bytes: u64) -> Result<()> {
@@ -275,8 +279,8 @@ impl Store {
         if self.regain(bytes, alignment) { Ok(()) } else { Err(error) }
     }
 
-    /// Empties segments and makes checkpoints until the reserve is whole, and beside it there is room for
-    /// `bytes`; returns whether that is so.
+    /// Empties segments and writes checkpoints until the reserve is complete and there is room for
+    /// `bytes` besides it; returns whether it got that far.
     pub(super) fn regain(&self, bytes: u64, alignment: u64) -> bool {
         let _alone = self.regaining.lock();
         for round in 0..ROUNDS_MAX {
@@ -312,7 +316,8 @@ impl Store {
         is_regained
     }
 
-    /// Makes room for maintenance on a full disk; returns whether there is more than before.
+    /// Makes room for maintenance on a full disk; returns whether there is more free space than
+    /// before.
     pub(super) fn regain_more(&self) -> bool {
         let free_bytes = || self.lock().map(|writer| writer.extents.free_bytes());
         let Ok(before) = free_bytes() else { return false };
@@ -331,7 +336,7 @@ impl Store {
         bytes == 0 || space.has_room_before(space.end(), count, alignment)
     }
 
-    /// Does what [`regain`](Self::regain) does within a turn.
+    /// As [`regain`](Self::regain), within a turn.
     fn regain_in_turn(&self, writer: &mut Writer) {
         for _ in 0..LOOKS_AT_PINS {
             if self.is_regained(writer, 0, GRANULE_BYTES) {
@@ -349,7 +354,7 @@ impl Store {
         writer.pause_regaining();
     }
 
-    /// Does what [`regain_more`](Self::regain_more) does within a turn.
+    /// As [`regain_more`](Self::regain_more), within a turn.
     pub(super) fn regain_more_in_turn(&self, writer: &mut Writer) -> Result<bool> {
         let before = writer.extents.free_bytes();
         self.empty_what_fits(writer);
@@ -358,15 +363,16 @@ impl Store {
         Ok(writer.extents.free_bytes() > before)
     }
 
-    /// Empties the segments whose live records have room in the compacted head, those first that give
-    /// most. Of a store that was never compacted it prepares that.
+    /// Empties the segments whose live records have room in the compacted head, the ones that gain
+    /// most first. For a store that was never compacted, it only begins compaction.
     fn empty_what_fits(&self, writer: &mut Writer) {
         if !writer.may_compact(self) {
             return self.start_compacting(writer);
         }
         let (mut left_out, mut may_copy) = (Vec::new(), true);
         while let Some(segment) = writer.segment_that_fits(&left_out, may_copy) {
-            // One that has more than was counted, or is damaged, stays.
+            // A segment that has more live bytes than were counted, or is damaged, stays: do not
+            // choose it twice.
             left_out.push(segment.offset);
             if writer.needs_room && self.region.require_room().is_err() {
                 break;
@@ -375,7 +381,8 @@ impl Store {
                 if !may_copy || self.group.check().is_err() {
                     break;
                 }
-                // The free space is in smaller parts than it seemed. Segments of tombstones need none.
+                // The free space is more fragmented than it seemed. Go on with segments of
+                // tombstones, which need no copies.
                 may_copy = false;
             }
         }

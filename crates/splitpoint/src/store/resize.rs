@@ -10,20 +10,22 @@ use crate::index::split::{merge, split};
 use crate::live::LineWindow;
 use crate::region::LivePool;
 
-/// Splits that one insert may do at most, so that a hostile chain cannot run away.
+/// Upper bound of the splits that one insert does, so that a hostile chain cannot make one insert
+/// arbitrarily slow.
 const SPLITS_PER_INSERT: u32 = 2;
-/// Buckets whose pages are prepared at a time at most: 2 MiB, a huge page.
+/// Most buckets whose pages are prepared at a time: 2 MiB, a huge page.
 const PREPARED_LINES_MAX: u64 = (2 << 20) / LINE_BYTES;
 /// Share of a doubling that is prepared at a time: half a piece of the index.
 const PREPARED_SHARE: u64 = 16;
-/// Buckets from which on pages are prepared.
+/// Size of the table, in buckets, from which on pages are prepared.
 const PREPARED_FROM: u64 = 1 << 15;
 /// A bucket is merged when there are fewer keys than this share of the fill factor, in percent.
 const MERGE_PERCENT: u64 = 35;
-/// With fewer keys than this share, [`Store::shrink_index`] merges up to the other one.
+/// [`Store::shrink_index`] begins to merge below `SPARSE_PERCENT`, and goes on up to
+/// `DENSE_PERCENT`.
 const SPARSE_PERCENT: u64 = 50;
 const DENSE_PERCENT: u64 = 90;
-/// Buckets that it merges between two releases of the lock.
+/// Buckets that `shrink_index` merges between two releases of the lock.
 const MERGES_WITH_LOCK: u32 = 256;
 
 impl Store {
@@ -34,16 +36,16 @@ impl Store {
         let split_count = u32::from(begins_second_line) + u32::from(self.is_split_due(writer));
         debug_assert!(split_count <= SPLITS_PER_INSERT);
         for _ in 0..split_count {
-            // A split that cannot be done, on a full disk, leaves a longer chain and no harm: the
-            // pair has been stored, and the next insert tries again.
+            // A split that fails, for example on a full disk, only leaves a longer chain: the pair
+            // is stored, and the next insert tries again.
             if self.split_one(writer).is_err() {
                 break;
             }
         }
     }
 
-    /// Does what [`split_if_due`](Self::split_if_due) would have done after each of `new_count` inserts, of which
-    /// `second_line_count` began a second overflow line.
+    /// Does the splits that [`split_if_due`](Self::split_if_due) would have done after each of
+    /// `new_count` inserts, of which `second_line_count` began a second overflow line.
     pub(super) fn split_after_run(
         &self,
         writer: &mut Writer,
@@ -59,15 +61,15 @@ impl Store {
         }
     }
 
-    /// Returns whether the mean of a bucket is above the fill factor.
+    /// Returns whether the mean number of keys per bucket is above the fill factor.
     #[inline(always)]
     fn is_split_due(&self, writer: &Writer) -> bool {
-        // Counts that have no room in a word are those of a damaged file.
+        // Counts that overflow a word can only come from a damaged file.
         let limit = self.fill_thousandths.saturating_mul(self.shape().geometry.bucket_count());
         writer.state.record_count.saturating_mul(1000) > limit
     }
 
-    /// Splits as many buckets as `new_count` more keys will make due.
+    /// Splits as many buckets in advance as `new_count` more keys will make due.
     pub(super) fn split_for(&self, writer: &mut Writer, new_count: u64) -> Result<()> {
         let thousandths = u128::from(writer.state.record_count + new_count) * 1000;
         let mut bucket_count = self.shape().geometry.bucket_count();
@@ -92,7 +94,8 @@ impl Store {
             writer.extents.prepare_lines(LineWindow::Buckets, lines);
         }
         self.capture(writer, plan.lower);
-        // Both go on without what fails. Behind an error of the device nothing is stored.
+        // `prepare_lines` and `capture` return no errors. After an error of the device nothing more
+        // may be stored, so check again.
         self.group.check()?;
         let mut line_count = 4;
         loop {
@@ -106,8 +109,8 @@ impl Store {
             }
         }
         assert_eq!(self.shape().geometry, plan.after, "a split adds its bucket");
-        // Some puts from now the next bucket is split: its line and the new one are not in the
-        // cache.
+        // The next bucket is split a few puts from now: prefetch its line and the new one, which
+        // are not in the cache.
         if let Some(next) = self.shape().geometry.plan_split() {
             region.windows.prefetch_bucket(next.lower);
             region.windows.prefetch_bucket(next.upper);
@@ -115,7 +118,7 @@ impl Store {
         Ok(())
     }
 
-    /// Merges after a delete, when the mean is far below the fill factor.
+    /// Merges buckets after a delete, when the mean is far below the fill factor.
     pub(super) fn merge_if_due(&self, writer: &mut Writer) {
         self.merge_below(writer, MERGE_PERCENT);
     }
@@ -133,7 +136,7 @@ impl Store {
         self.capture(writer, plan.lower);
         self.capture(writer, plan.upper);
         let mut line_count = 4;
-        // As with a split, a merge that cannot be done is done later.
+        // As with a split, a merge that fails is tried again later.
         while self.group.check().is_ok()
             && writer.extents.reserve_overflow_lines(line_count).is_ok()
         {
@@ -158,7 +161,7 @@ impl Store {
 
     /// Returns whether [`shrink_index`](Self::shrink_index) would merge buckets.
     pub(crate) fn is_index_sparse(&self, writer: &Writer) -> bool {
-        // A table that was made larger than what it holds yet has not shrunk.
+        // A table that was created large in advance has not shrunk.
         let has_died = writer.state.dead_bytes + writer.retired_bytes > 0;
         let may_have_shrunk = has_died || writer.superblock.is_compacted;
         may_have_shrunk
@@ -166,19 +169,20 @@ impl Store {
             && self.is_below(writer, SPARSE_PERCENT)
     }
 
-    /// Merges the buckets of a table that has shrunk, as far as one that grows would have them, and gives
-    /// back the pieces that no bucket needs. Deletes keep both for a table that grows again.
+    /// Merges the buckets of a table that has shrunk, down to the number that a growing table with
+    /// as many keys would have, and frees the pieces that no bucket needs. Deletes alone keep both,
+    /// for a table that grows again.
     ///
     /// # Errors
     ///
-    /// Those of the lock, and of a handle that may not change the store.
+    /// Those of taking the writer's lock, and those of a handle that may not change the store.
     pub(crate) fn shrink_index(&self) -> Result<()> {
         if !self.is_index_sparse(&*self.lock()?) {
             return Ok(());
         }
         loop {
             let mut writer = self.lock_for_change()?;
-            // A sync may have failed meanwhile: nothing is stored to the file any more.
+            // A sync may have failed meanwhile, after which nothing more is stored to the file.
             self.group.check()?;
             let is_merged =
                 (0..MERGES_WITH_LOCK).all(|_| self.merge_below(&mut writer, DENSE_PERCENT));
@@ -191,8 +195,8 @@ impl Store {
     }
 }
 
-/// Returns which lines are to be prepared when a table has come to so many buckets, if any are: soon
-/// enough, and few at a time, since what is ahead of the table takes room in the file.
+/// Returns which lines to prepare when a table has reached `bucket_count` buckets, if any. Lines
+/// are prepared early enough, but only a few at a time, since prepared lines take room in the file.
 fn lines_to_prepare(bucket_count: u64) -> Option<Range<u64>> {
     let step_at = |count: u64| (1 << count.ilog2()) / PREPARED_SHARE;
     let step = step_at(bucket_count.max(PREPARED_FROM)).min(PREPARED_LINES_MAX);

@@ -159,35 +159,39 @@ impl Store {
         }
         checkpoints.is_excess |= is_any_freed && extents.has_excess();
         if is_any_freed {
-            // What could not be regained may be by now, of fewer dead bytes too.
+            // Space was freed, so regaining may succeed now, even with fewer dead bytes.
             *hopeless_dead_bytes = 0;
         }
         if is_any_freed && extents.is_reserve_short() {
-            // Before anybody else takes it.
+            // Refill the reserve before another use takes the freed space.
             let _ = self.hold(writer);
         }
     }
 }
 
 impl Store {
-    /// Gives pages of free space back, for the thread: those that are too many, and those that a killed process
-    /// has left. It begins with the last ones, and goes on before those that the system does not take back. Without
-    /// the lock meanwhile, and while `go_on` returns `true`, which is called before each range.
+    /// Returns pages of free space to the system, for the background thread: those in excess, and
+    /// those that a killed process has left behind. Works from the end of the file to its
+    /// beginning, and skips ranges that the system does not take back. Punches without holding the
+    /// writer's lock. Calls `go_on` before each range and stops when it returns `false`.
     pub(crate) fn cool_excess(&self, mut go_on: impl FnMut() -> bool) -> Result<()> {
         if self.turns.is_some() {
             return Ok(());
         }
         {
             let writer = &mut *self.lock()?;
-            // What is freed from now on may lie where the round does not come any more.
+            // Reset the flag first: space freed from now on may lie behind the point that this
+            // round has reached, and then needs another round.
             writer.checkpoints.is_excess = false;
-            // After a replay nobody has: what deletes need must keep its blocks.
+            // After a replay the reserve is not held yet: take it now, so that the blocks that
+            // deletes need are not punched out.
             let _ = self.hold(writer);
         }
         let (mut end, mut uncooled_count) = (u64::MAX, 0);
         while go_on() {
             let mut writer = self.lock()?;
-            // A store to the list of a file that cannot be written any more may raise a signal.
+            // A store to the free-space list of a file that can no longer be written may raise a
+            // signal.
             self.group.check()?;
             let is_over = uncooled_count >= UNCOOLED_MAX;
             let excess = if is_over { None } else { writer.extents.take_excess(end) };
@@ -205,15 +209,17 @@ impl Store {
             }
             let mut writer = self.lock()?;
             self.group.check()?;
-            // Of what was inherited nobody knows whether it had pages.
+            // It is unknown whether inherited ranges have pages, so they count as released either
+            // way.
             writer.extents.release_cool(range, !is_excess || cooled.is_ok());
         }
         Ok(())
     }
 
-    /// Looks at the moments of other processes, as far as the grace periods allow, and returns the ticket
-    /// below which all of these are over, and the log sequence number below which no moment needs what was
-    /// emptied; `held_since` is the oldest of them.
+    /// Advances the view of the moments of other processes as far as the grace periods allow.
+    /// Returns the ticket below which all grace periods are over, and the log sequence number below
+    /// which no moment needs an emptied segment. `held_since` is the oldest moment that holds space
+    /// back.
     fn look_at_moments(
         &self,
         state: &mut Compaction,
@@ -235,15 +241,15 @@ impl Store {
         (unpinned, state.past_moments())
     }
 
-    /// Returns the least that one of those may hold back who look back, the oldest moment of another process
-    /// among them; `None` if nobody does.
+    /// Returns the smallest number of bytes that any open moment may hold back: those of this
+    /// process, and the oldest of another process. `None` if no moment is open.
     fn least_held(&self, oldest: Option<&PublishedMoment>) -> Option<u64> {
         let own = self.horizons.is_any_open().then(|| self.pin_bytes_min());
         own.into_iter().chain(oldest.map(|oldest| oldest.bytes_max)).min()
     }
 
-    /// Evicts the oldest moments of other processes that hold back more than they may, and no others:
-    /// `least_since` says from which moment on one holds back no more than so many bytes.
+    /// Evicts the oldest moments of other processes, as long as they hold back more bytes than they
+    /// may. `least_since` returns the oldest moment that holds back no more than a number of bytes.
     fn evict_moments(&self, least_since: impl Fn(u64) -> u64) {
         let Some(others) = self.others.as_deref() else { return };
         // A file system that has failed may answer a store to the table with a signal.
@@ -261,7 +267,7 @@ impl Store {
     }
 }
 
-/// Overwrites what is freed, so that a test that still reads it finds out.
+/// Overwrites freed space, so that a test which still reads it fails.
 fn poison(region: &Region, segment: &Range<u64>) {
     let bytes = vec![0xdb; (segment.end - segment.start) as usize];
     let _ = region.storage().write_at(segment.start, &bytes);
@@ -277,8 +283,8 @@ mod tests {
     use crate::recovery::open_file;
     use crate::table::PutMode;
 
-    /// Has many segments wait for a checkpoint, makes that in a turn, and returns which share of the bytes
-    /// that it freed keeps its pages, in percent.
+    /// Makes many segments wait for a checkpoint, writes the checkpoint in a turn, and returns what
+    /// percentage of the freed bytes keeps its pages.
     fn warm_share_after_a_checkpoint_in_a_turn() -> u64 {
         const WAITING_BYTES: u64 = 4 << 20;
         let dir = tempfile::tempdir().expect("nothing fails");
@@ -321,8 +327,8 @@ mod tests {
         assert!(share < 50, "{share} %");
     }
 
-    /// Deletes a seventh of what is live, finds no room after that or enough, and returns how many bytes the next
-    /// changes move.
+    /// Deletes a seventh of the live records, then has no room or enough, and returns how many
+    /// bytes the next changes move.
     fn moved_after_deletes(is_full: bool) -> u64 {
         const KEYS: u32 = 2_000;
         let options = Options::new().seed(1).durability(Durability::Buffered).live_share(0.9);

@@ -1,7 +1,8 @@
-//! Finds the segments of a file without a segment table, which was never compacted.
+//! Finds the segments of a file that was never compacted and so has no segment table.
 //!
-//! Its log is complete, so the headers lead from the tail back to the first log segment, one page
-//! read for each. A range without another use that begins like a big segment is one.
+//! Its log is complete, so the segment headers lead from the tail back to the first log segment, at
+//! the cost of one page read per segment. A range that has no other use and begins with the header
+//! of a big segment is a big segment.
 
 use std::ops::Range;
 
@@ -26,19 +27,20 @@ use crate::space::{Extent, between};
 use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
-/// How often the segments of a file are looked at that another process changes.
+/// How many times to try to read the segments of a file that another process is changing.
 const LOOKS: u32 = 1000;
 
 impl Store {
-    /// Looks for the segments of a file that another process may change, and notes the last commit: all of
-    /// its records are in them, and nothing is younger. Returns the log sequence number of a commit from
-    /// before the segments were looked at: what was emptied until then is none of them. The caller has a
-    /// pin.
+    /// Finds the segments of a file that another process may be changing, and notes the last
+    /// commit: the segments contain all records of that commit, and none began after it. Returns
+    /// the log sequence number of a commit from before the search: no segment emptied by then is
+    /// among them. The caller has a pin.
     ///
-    /// The segments are looked at before the commit and after it. What is in one of them at the commit was
-    /// in it at the first look too, unless a segment has begun in between: then the looks are begun anew. The
-    /// second look finds one that is dead again, too: its space is not used again while the caller has its
-    /// pin. And one that has made the file longer.
+    /// The segments are read before and after loading the commit. A record that is in a segment at
+    /// the commit was there at the first reading too, unless a segment was begun in between: then
+    /// the procedure starts over. The second reading sees such a segment even if it is dead again
+    /// by then, because its space is not reused while the caller has its pin, and even if it has
+    /// made the file longer.
     pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<u64> {
         let region = &self.region;
         let mut last_error =
@@ -50,7 +52,8 @@ impl Store {
                 meanwhile::at(Point::SegmentsLookedAt);
                 self.note_commit(writer);
                 meanwhile::at(Point::CommitLoaded);
-                // Not before the commit: what is behind the end that the list of free space has is none.
+                // Learn the size of the file only after the commit: a segment beyond the end that
+                // the free-space list knows would be missed.
                 self.see_size()?;
                 let extents = std::mem::replace(&mut writer.extents, Extents::of(region));
                 writer.find_segments()?;
@@ -73,12 +76,13 @@ impl Store {
         Err(last_error)
     }
 
-    /// Returns where the records are that were there at the commit which was noted with the segments.
+    /// Returns the ranges of the records that were live at the commit noted with the segments.
     ///
-    /// A writer marks the place of a big record as dead before the commit from which on it is. What it had
-    /// marked when the segments were looked at, and is not dead at the noted commit, is named by the change
-    /// behind that, the one that was being made. A later change may name another record: the place of one
-    /// that was dead before may be used again by now.
+    /// A writer marks the place of a big record as dead before the commit that makes it dead. So a
+    /// record can be marked when the segments are read and still be live at the noted commit; then
+    /// the first change after that commit, which was being made, names it. Stop there: a later
+    /// change may name another record, because the place of a record that was dead before may be
+    /// reused by now.
     pub(super) fn runs_beside(&self, writer: &Writer) -> Result<Runs> {
         let runs = writer.runs().unwrap_or_default();
         let segments = writer.extents.segments();
@@ -107,9 +111,9 @@ impl Store {
         Ok(runs.into())
     }
 
-    /// Looks for the segments with records of a file that nobody changes meanwhile. A process that was killed
-    /// may have begun one for a record that it did not commit: a handle that only reads leaves it in the
-    /// file.
+    /// Finds the segments with records in a file that no process changes meanwhile. A killed
+    /// process may have begun a segment for a record that it did not commit: a handle that only
+    /// reads leaves that segment in the file and out of its table.
     pub(crate) fn find_segments_as_left(&self, writer: &mut Writer) -> Result<()> {
         writer.find_segments()?;
         if self.reader.is_none() { Ok(()) } else { writer.forget_younger() }
@@ -123,7 +127,7 @@ impl Store {
         writer.find_segments()
     }
 
-    /// Learns how large the file is that another process may change.
+    /// Learns the size of the file, which another process may change.
     fn see_size(&self) -> Result<()> {
         match &self.reader {
             Some(_) => self.region.see_size().map(drop),
@@ -139,7 +143,7 @@ impl Store {
     }
 }
 
-/// Returns where the log went on after the last commit that was published, and its counts.
+/// Returns the log position after the last published commit, and the counts of that commit.
 pub(crate) fn committed_position(
     superblock: &Superblock,
     region: &Region,
@@ -155,13 +159,13 @@ pub(crate) fn committed_position(
     (position, state)
 }
 
-/// Where a segment is, and which one.
+/// The offset and the identity of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     offset: u64,
-    /// The end of a part, the sequence number of any other.
+    /// The end offset for a part, the sequence number for any other segment.
     name: u64,
-    /// Whether it was emptied, or its record is dead.
+    /// Whether the segment was emptied, or its record is dead.
     is_gone: bool,
 }
 
@@ -190,8 +194,9 @@ impl Places {
         found.is_ok_and(|i| !self.0[i].is_gone)
     }
 
-    /// Returns whether each of `later` was there. The place of a record that is dead may have another one by
-    /// then, which is not known, unless it is dead too: whoever reads the log finds it there.
+    /// Returns whether each segment of `later` is known from here. If the place of a dead record
+    /// holds another record by then, that record is not known, unless it is dead too: a walk over
+    /// the log finds it there.
     fn have(&self, later: &Self) -> bool {
         later.0.iter().all(|&place| {
             let is_known = |place| self.0.binary_search(&place).is_ok();
@@ -204,9 +209,9 @@ impl Places {
 }
 
 impl Writer {
-    /// Returns where the segments are that have records of a commit, each from its first record to its end, in
-    /// the order of the file; `None` if they were not looked for, or a head cannot be read. Nobody changes the
-    /// file meanwhile.
+    /// Returns the segments with records of a commit, each from its first record to its end, in
+    /// file order; `None` if the segments were not searched for, or a head cannot be read. No
+    /// process may change the file meanwhile.
     pub(super) fn segments_of_commit(&self, (lsn, state): &(u64, CommitState)) -> Option<Runs> {
         let segments = self.extents.segments()?;
         let view = &self.extents.region().view;
@@ -220,11 +225,12 @@ impl Writer {
             SegmentUse::Emptied => false,
             SegmentUse::Compacted => !is_younger(found.sequence, head_sequence),
             SegmentUse::Log => !is_younger(found.sequence, tail_sequence),
-            // One of compacted records may be younger than the tail. Whatever it was, it had live records.
+            // A segment of compacted records may be younger than the tail, so its sequence number
+            // tells nothing here. Whichever use it had, it had live records.
             _ => true,
         });
         let alive = segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part);
-        // A change that failed may have left one.
+        // A failed change may have left a segment behind.
         let parts = alive.filter(|part| {
             !view.segment(part.start).is_ok_and(|header| match header.kind {
                 SegmentKind::Log => header.sequence > tail_sequence,
@@ -235,7 +241,8 @@ impl Writer {
         Some(runs_of(whole.map(|found| found.range()).chain(parts), |segment| segment.end))
     }
 
-    /// Removes the segments from the table that were begun for records younger than the last commit.
+    /// Removes from the table the segments that were begun for records younger than the last
+    /// commit.
     fn forget_younger(&mut self) -> Result<()> {
         let LogPosition { segment_offset: tail, lsn, .. } = self.log.position();
         let region = self.extents.region().clone();
@@ -245,7 +252,7 @@ impl Writer {
             region.view.segment(offset).is_ok_and(|header| match header.kind {
                 SegmentKind::Log => header.sequence > tail_sequence,
                 SegmentKind::Big => header.base_lsn >= lsn,
-                // What the head has not come to was removed before.
+                // Segments that the compaction head has not reached were removed before.
                 _ => false,
             })
         };
@@ -260,8 +267,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks for the segments with records, unless that was done: in the segment table of the file or,
-    /// where there is none, along the log.
+    /// Finds the segments with records, unless that was done before: in the segment table of the
+    /// file or, without one, along the log.
     ///
     /// # Errors
     ///
@@ -289,7 +296,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the segments of compacted records that a killed process had begun and not named.
+    /// Removes the segments of compacted records that a killed process had begun but not yet named
+    /// in the log.
     fn end_unnamed(&mut self) {
         let (region, offset) = (self.extents.region().clone(), self.state.head_segment);
         let Some(segments) = self.extents.segments_mut() else { return };
@@ -305,7 +313,7 @@ impl Writer {
         }
     }
 
-    /// Returns the segments of a log that is whole, the last one first.
+    /// Returns the segments of a complete log, the last one first.
     fn log_segments(&self, region: &Region) -> Result<Vec<Segment>> {
         let (start, end) = (self.superblock.log_start, self.log.position());
         if end.segment_offset == 0 {
@@ -325,7 +333,7 @@ impl Writer {
         Err(Error::Corrupt { what: "previous segment", offset, expected, found: first })
     }
 
-    /// Returns the segments of big records: what is neither free nor in use for anything else.
+    /// Returns the segments of big records: every range that is neither free nor in other use.
     fn big_segments(&self, region: &Region, segments: &[Segment]) -> Result<Vec<Range<u64>>> {
         let live = region.live();
         let extent = |offset, bytes| Extent {
@@ -356,14 +364,15 @@ impl Writer {
                     .filter(|header| header.kind == SegmentKind::Big)
                     .map(|header| header.segment_bytes)
                     .filter(is_big);
-                // Granules that nobody knows any more, or a damaged header.
+                // Leaked granules that no structure refers to, or a damaged header.
                 let Some(bytes) = bytes else { return self.named_bigs(region) };
                 bigs.push(at..at + bytes);
                 at += bytes;
             }
         }
         let bytes: u64 = bigs.iter().map(|big| big.end - big.start).sum();
-        // A process was killed before it had named one: the log knows.
+        // If the sums differ, a process was killed before it named a big record: the log tells
+        // which are named.
         if bytes == live.big_bytes() { Ok(bigs) } else { self.named_bigs(region) }
     }
 
@@ -389,8 +398,7 @@ impl Writer {
         Ok(bigs)
     }
 
-    /// Returns where the records of a table are, in the order of the file, if its segments were
-    /// looked for.
+    /// Returns the ranges of all records in file order, if the segments were searched for.
     pub(crate) fn runs(&self) -> Option<Runs> {
         let segments = self.extents.segments()?;
         let heads = self.heads();
@@ -406,8 +414,9 @@ impl Writer {
         Some(runs_of(followed.chain(parts), end_of))
     }
 
-    /// Returns whether slots hold every record of a file that was never compacted, whose records are in `runs`:
-    /// the log, from its start to where it ends, is as long as the live records and the LINKs between its segments.
+    /// Returns whether every record in `runs`, the records of a file that was never compacted, is
+    /// live and so has a slot: then the log is exactly as long as the live records and the LINKs
+    /// between its segments.
     pub(super) fn has_only_live_records(&self, runs: &Runs) -> bool {
         let Self { superblock, state, extents, .. } = self;
         let is_file = !extents.region().storage().is_volatile();
@@ -417,24 +426,26 @@ impl Writer {
         if !is_log_whole || !is_all || state.dead_bytes > 0 {
             return false;
         }
-        // A big record is not in the log, only what names it.
+        // Big records are outside the log, which only names them, so the sum above does not cover
+        // them.
         let Some(segments) = extents.segments() else { return false };
         let view = &extents.region().view;
         let is_of_log = |offset| view.segment(offset).is_ok_and(|it| it.kind == SegmentKind::Log);
         segments.parts().all(|(part, _)| is_of_log(part.start))
     }
 
-    /// Returns where the records were at a moment that a horizon keeps, `stamp`, if the segments were
-    /// looked for.
+    /// Returns the ranges of the records at `stamp`, a moment that a horizon keeps, if the segments
+    /// were searched for.
     pub(super) fn runs_at(&self, as_of: &AsOf, stamp: u64) -> Option<Runs> {
         let segments = self.extents.segments()?;
         let births = &self.extents.region().births;
-        // What was emptied since the moment is not used again while the horizon is open.
+        // Segments emptied since the moment are not reused while the horizon is open, so they still
+        // hold its records.
         let emptied_before = self.compacting.as_ref().map(|it| it.state.emptied_until(stamp));
         let was_there = |segment: &Range<u64>, is_emptied: bool| {
             let is_gone = match &emptied_before {
                 Some(emptied) => emptied.contains(&segment.start),
-                // A handle that does not compact has emptied none.
+                // A handle that does not compact has emptied no segment since.
                 None => is_emptied,
             };
             !is_gone && as_of.has_segment(births, segment.start)
@@ -443,13 +454,14 @@ impl Writer {
             .segments()
             .filter(|found| was_there(&found.range(), found.segment_use == SegmentUse::Emptied))
             .map(|segment| segment.range());
-        // One that is dead may have died since.
+        // Keep dead parts: a record that is dead now may have died after the moment.
         let parts = segments.parts().map(|(part, _)| part).filter(|part| was_there(part, false));
         Some(runs_of(whole.chain(parts), |segment| as_of.end_of(segment)))
     }
 }
 
-/// Returns where the records of `segments` are, in the order of the file; `end_of` says where they end.
+/// Returns the ranges of the records of `segments` in file order; `end_of` returns where the
+/// records of a segment end.
 fn runs_of(
     segments: impl Iterator<Item = Range<u64>>,
     end_of: impl Fn(&Range<u64>) -> u64,
@@ -460,8 +472,8 @@ fn runs_of(
     runs.into()
 }
 
-/// Counts the bytes of log segments, of which nobody knows more than the sums of the store: each has
-/// the mean.
+/// Estimates the live and dead bytes of log segments. Only the sums over the store are known, so
+/// each segment gets the mean.
 fn assume_mean(table: &mut SegmentTable, segments: &[Segment], state: &CommitState) {
     let all_bytes = state.live_bytes.saturating_add(state.dead_bytes).max(1);
     for segment in segments {
@@ -493,7 +505,8 @@ mod tests {
         table
     }
 
-    /// Returns whether every segment is known after `change` to a table that was looked at.
+    /// Returns whether every segment of a table that `change` has changed is known from the table
+    /// before.
     fn are_known(change: impl Fn(&mut SegmentTable)) -> bool {
         let mut table = table();
         table.bury_big(4096);

@@ -347,8 +347,8 @@ impl<'db> Versions<'db> {
         version.map(|addr| self.store.region.view.pair(addr)).transpose()
     }
 
-    /// Returns whether the newest version of a key is as that of the moment, by its bytes. For a thread
-    /// that holds the writer's lock, so that nothing is used again meanwhile.
+    /// Returns whether the newest value of a key has the same bytes as the value at the moment. For
+    /// a thread that holds the writer's lock, so that no space is reused meanwhile.
     pub(super) fn is_newest(&self, key: &[u8], hash: u64) -> Result<bool> {
         let newest = self.newest(key, hash)?;
         if newest.is_some_and(|(addr, _)| self.has(addr)) {
@@ -365,7 +365,7 @@ impl<'db> Versions<'db> {
         self.store.newest(key, hash)
     }
 
-    /// Returns whether the record at `addr` was there.
+    /// Returns whether the record at `addr` existed at the moment.
     #[inline]
     fn has(&self, addr: Addr) -> bool {
         match &self.beside {
@@ -416,15 +416,16 @@ impl<'db> Versions<'db> {
         match &self.beside {
             None => Ok(self.store.graves.after(hash, self.stamp())),
             Some(beside) => {
-                // Each statement leaves it whole.
+                // A panic while it was locked cannot have left it inconsistent: each statement on
+                // it keeps it valid.
                 let mut deleted = beside.deleted.lock().unwrap_or_else(PoisonError::into_inner);
                 deleted.of(self.store, hash)
             }
         }
     }
 
-    /// Follows a chain from `version` to the record that was there; sets what is known from an earlier
-    /// walk when this one becomes long.
+    /// Follows a chain from `version` to the record that existed at the moment. When the walk
+    /// becomes long, it looks for the cached result of an earlier one and sets `walk.known`.
     fn walk(&self, mut version: Addr, key: &[u8], walk: &mut Walk) -> Result<Option<Addr>> {
         while !self.has(version) {
             walk.step_count += 1;
@@ -441,10 +442,11 @@ impl<'db> Versions<'db> {
         Ok(Some(version))
     }
 
-    /// Returns the version on a chain that ends before it came to one.
+    /// Returns the result of a chain that ended without a record of the moment: no version, or an
+    /// error if a move may have broken the chain.
     fn end_of_chain(&self) -> Result<Option<Addr>> {
         let Some(beside) = &self.beside else { return Ok(None) };
-        // It may be that the record was moved, and nothing leads back to it.
+        // The record may have been moved by a copy that does not name its original.
         let is_certain =
             beside.unnamed_moves & 1 == 0 && self.store.unnamed_moves()? == beside.unnamed_moves;
         if is_certain { Ok(None) } else { Err(self.store.locked()) }
@@ -454,7 +456,7 @@ impl<'db> Versions<'db> {
         self.walked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns where the records were. Takes the lock of the writer the first time.
+    /// Returns where the records of the moment are. The first call takes the writer's lock.
     pub(crate) fn places(&self) -> Result<Places> {
         self.check()?;
         if let Some(places) = self.places.get() {
@@ -469,7 +471,8 @@ impl<'db> Versions<'db> {
         self.keep_places(&writer, runs)
     }
 
-    /// Notes where the records are, while the lock is held under which the versions were taken.
+    /// Notes where the records of the moment are. The caller still holds the lock under which the
+    /// versions were taken.
     pub(crate) fn find_places(&self, writer: &mut Writer) -> Result<Places> {
         let runs = match &self.beside {
             Some(beside) => Ok(Some(beside.places.to_runs())),
@@ -478,8 +481,9 @@ impl<'db> Versions<'db> {
         self.keep_places(writer, runs)
     }
 
-    /// Returns of which `runs` slots hold every record, while the lock of the writer is held. Such a record was
-    /// there at the moment as well, and is the version of its key: a later one would have taken its slot.
+    /// Returns those of `runs` whose records are all held by slots; the caller holds the writer's
+    /// lock. Each such record existed at the moment too and is the version of its key: a later
+    /// record of the key would have taken its slot.
     fn held_runs(&self, writer: &Writer, runs: &Runs) -> HeldRuns {
         let store = self.store;
         if mutant::is_made(Mutant::TakesAllForVersions) {
@@ -510,13 +514,13 @@ impl<'db> Versions<'db> {
             }
             Err(error) => return Err(error),
         };
-        // Nobody evicts while the lock is held.
+        // No eviction can happen while the lock is held.
         self.check()?;
         Ok(self.places.get_or_init(|| places).clone())
     }
 }
 
-/// Returns how much may be held back.
+/// Returns how many bytes the versions may hold back.
 fn bytes_max(store: &Store, writer: &Writer, hold: Hold) -> u64 {
     let (live_bytes, dead_bytes) = (writer.state.live_bytes, writer.state.dead_bytes);
     let bound = |usual_bytes: u64| store.max_snapshot_pin.unwrap_or(usual_bytes.max(PIN_BYTES_MIN));
@@ -527,21 +531,21 @@ fn bytes_max(store: &Store, writer: &Writer, hold: Hold) -> u64 {
     }
 }
 
-/// How long a walk along the versions of a key has become.
+/// The state of a walk along the versions of a key.
 struct Walk {
     step_count: u64,
-    /// What an earlier walk has found.
+    /// The result of an earlier walk, if one is cached.
     #[expect(clippy::option_option, reason = "whether it is known, and whether there is one")]
     known: Option<Option<Addr>>,
 }
 
 impl Writer {
-    /// Returns what is in the store now.
+    /// Returns the description of the records that are in the store now.
     fn as_of(&self) -> AsOf {
         let rests =
             [self.log.rest_of_tail(), self.compacting.as_ref().and_then(|it| it.rest_of_head())];
         let mut heads = self.heads().into_iter().zip(rests).map(|(head, rest)| {
-            // Without a tail nothing is appended.
+            // Without a tail segment nothing is appended there.
             let end = rest.map_or(head.offset, |rest| rest.end);
             Head { segment_offset: head.segment_offset, rest: head.offset..end }
         });
@@ -557,12 +561,13 @@ impl Store {
         self.graves.count()
     }
 
-    /// Returns the least that a snapshot may hold back.
+    /// Returns the lower bound of the bytes that a snapshot may hold back.
     pub(super) fn pin_bytes_min(&self) -> u64 {
         self.max_snapshot_pin.unwrap_or(PIN_BYTES_MIN)
     }
 
-    /// Keeps the way to a record that a delete is about to take from its slot, if a snapshot needs it.
+    /// Keeps a record reachable, by a grave, if a delete is about to remove it from its slot and a
+    /// snapshot needs it.
     #[inline]
     pub(super) fn keep_deleted(&self, hash: u64, addr: Addr) {
         if self.horizons.is_any_open() {
@@ -578,7 +583,8 @@ impl Store {
         }
     }
 
-    /// Returns whether somebody may need the record at `addr`, or one before it, when it is deleted.
+    /// Returns whether the horizon with these terms may need the record at `addr`, or an earlier
+    /// version, once it is deleted.
     fn is_needed(&self, terms: &Terms, addr: Addr) -> bool {
         let Some(as_of) = &terms.as_of else { return false };
         let mut version = addr;
@@ -589,7 +595,7 @@ impl Store {
             match self.region.view.version(version).map(|record| record.header.prev) {
                 Ok(Some(prev)) => version = prev,
                 Ok(None) => return false,
-                // Whoever reads it finds out.
+                // Keep a damaged record: the reader that comes to it reports the damage.
                 Err(_) => return true,
             }
         }
