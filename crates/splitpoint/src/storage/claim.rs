@@ -74,13 +74,15 @@ fn is_btrfs(file: &File) -> bool {
 
 /// What a handle has claimed of its file.
 ///
-/// An opening claims the same few ranges in several places: they are claimed once, until
-/// [`forget`](Self::forget). A copy may be made of the file at any time, with which it shares its blocks
-/// then, so whoever begins to change it forgets what was claimed before.
+/// Opening a handle claims the same few ranges at several points in the code: each is claimed only
+/// once, until [`forget`](Self::forget). At any time a program may make a copy of the file that
+/// shares its blocks (a reflink), so a handle that begins to change the file forgets its earlier
+/// claims.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     kind: OnceLock<Kind>,
-    /// The position to which the description goes back after a look for holes: its mark.
+    /// The file position that the description gets back after a search for holes (`SEEK_HOLE` moves
+    /// it): its mark.
     mark: Option<u64>,
     claimed: Mutex<Vec<(Range<u64>, Room)>>,
 }
@@ -91,13 +93,13 @@ impl Claims {
         Self { mark, ..Self::default() }
     }
 
-    /// Returns those of a file of which no block can be claimed.
+    /// Returns the claims of a file of which no block can be claimed.
     #[cfg(all(test, not(loom), not(miri)))]
     pub(super) fn without_room() -> Self {
         Self { kind: OnceLock::from(Kind::Btrfs), ..Self::default() }
     }
 
-    /// Ensures the same as [`claim`](Self::claim) for a range that is claimed once.
+    /// As [`claim`](Self::claim), for a range that is claimed only once.
     pub(super) fn claim_once(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
         self.claim_of(file, &widened(range))
     }
@@ -108,7 +110,8 @@ impl Claims {
         self.claim_of(file, &range)
     }
 
-    /// Ensures that stores to a range of the file find their blocks.
+    /// Ensures that the blocks of a range of the file are allocated, so that stores through a
+    /// mapping cannot fail for want of space.
     ///
     /// A store makes the file system provide for the whole folio of its page, so the range is widened
     /// to complete folios.
@@ -118,7 +121,7 @@ impl Claims {
     /// Two system calls if nothing is missing; none if the range was claimed before.
     pub(super) fn claim(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
         let range = widened(range);
-        // A push leaves the list whole.
+        // A panic while it was locked cannot have left it inconsistent: a push is its only change.
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_within = |known: &Range<u64>| known.start <= range.start && range.end <= known.end;
         if let Some((_, room)) = claimed.iter().find(|(known, _)| is_within(known)) {
@@ -137,7 +140,7 @@ impl Claims {
         }
     }
 
-    /// Claims anew what was claimed before, when it is asked for.
+    /// Forgets all earlier claims, so that each range is claimed again when it is next asked for.
     pub(super) fn forget(&self) {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -148,9 +151,10 @@ pub(crate) fn widened(range: Range<u64>) -> Range<u64> {
     range.start / FOLIO_BYTES_MAX * FOLIO_BYTES_MAX..range.end.next_multiple_of(FOLIO_BYTES_MAX)
 }
 
-/// Claims the pages of a range of a file on a tmpfs. It knows no `FIEMAP`, and a look for a hole walks over the pages
-/// of all the file up to the next one: of a file of 1.5 GB, with one look for each of 45 ranges, for a second.
-/// Where the file system is full, the steps before keep what they have claimed.
+/// Claims the pages of a range of a file on a tmpfs. A tmpfs has no `FIEMAP`, and a search for a
+/// hole walks over all pages of the file up to the next hole: in a file of 1.5 GB, with one search
+/// for each of 45 ranges, that takes a second. If the file system is full, the pages claimed by
+/// earlier steps stay allocated.
 fn claim_pages(file: &File, range: &Range<u64>) -> io::Result<Room> {
     let range = range.start..range.end.min(Status::of(file)?.bytes);
     if range.is_empty() || has_all_pages(file, &range) {
@@ -171,8 +175,9 @@ fn claim_pages(file: &File, range: &Range<u64>) -> io::Result<Room> {
 /// Bytes of a file on a tmpfs that one call claims.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// Returns the parts of a range that are claimed one after the other. Before Linux 6.10 tmpfs gives up at any signal,
-/// and gives back what it has filled: a call for a large range would begin anew for ever under a timer.
+/// Returns the parts of a range that are claimed one after the other. Before Linux 6.10,
+/// `fallocate` on tmpfs gives up at any signal and frees what it has allocated: under a periodic
+/// timer, a call for a large range would start over forever.
 fn steps_of(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     (range.start..end).step_by(STEP_BYTES as usize).map(move |at| at..end.min(at + STEP_BYTES))

@@ -235,10 +235,10 @@ impl Neighbours {
         byte_locks::try_lock(self.file.checked()?, LockByte::PRESENCE, LockKind::Exclusive)
     }
 
-    /// Ends the opening of a writer: from now on others come in, unless the handle is exclusive. Returns
-    /// what it is to know of readers.
+    /// Ends the opening of a writer: from now on other handles get in, unless this one is
+    /// exclusive. Returns the view of the other processes' readers, or `None` if it stays alone.
     ///
-    /// Where their table has no room the handle stays alone, if it is.
+    /// If the reader table has no room, a handle that is alone now stays alone.
     pub(crate) fn let_others_in(&self, sharing: Sharing) -> io::Result<Option<Arc<OtherReaders>>> {
         let is_shared = sharing != Sharing::Exclusive;
         let is_alone = self.be_alone()?;
@@ -254,14 +254,14 @@ impl Neighbours {
         Ok(others)
     }
 
-    /// Returns whether the descriptor is still this handle's: a program may close numbers that it does not
-    /// know.
+    /// Returns whether the descriptor still belongs to this handle: a program may close descriptors
+    /// that it does not own.
     pub(crate) fn has_descriptor(&self) -> bool {
         self.file.checked().is_ok()
     }
 
-    /// Takes the place of the writer for a turn; returns `false` if another handle has it, or keeps
-    /// writers out.
+    /// Takes the writer's place for a turn; returns `false` if another handle has the place or
+    /// keeps writers out.
     pub(crate) fn try_take_turn(&self, sharing: Sharing) -> io::Result<bool> {
         // A program may have closed the descriptor: a lock of another file keeps nobody out.
         let file = self.file.checked()?;
@@ -318,32 +318,33 @@ impl Neighbours {
         Ok(Some(Arc::new(others)))
     }
 
-    /// Takes what a reader needs to pin what it looks at, with a place in the reader table if one is
-    /// wanted and there is one.
+    /// Takes the seat of a reader, with which it pins what it reads, with a place in the reader
+    /// table if one is wanted and free.
     pub(crate) fn take_seat(&self, path: &Path, wants_place: bool) -> io::Result<Seat> {
         Seat::take(&self.file, path, wants_place, &self.claims, self.table.get())
     }
 
-    /// Opens the place where handles add what their lookups have cost; `None` if it may not be stored to.
+    /// Opens the place where handles add the cost of their lookups; `None` if this handle may not
+    /// store to it.
     pub(crate) fn share_counts(&self, path: &Path) -> io::Result<Option<SharedCounts>> {
         SharedCounts::open(&self.file, path, &self.claims)
     }
 
-    /// Takes what a reader needs that locks nothing between its calls.
+    /// Takes the seat of a reader that holds no lock between its calls.
     pub(crate) fn take_seat_per_call(&self, path: &Path) -> io::Result<Seat> {
         Seat::take_per_call(&self.file, path, self.table.get())
     }
 }
 
-/// Returns whether stores to the reader table find their block, whoever makes them. The file is open for
-/// writing.
+/// Returns whether the block of the reader table is allocated, so that a store to it by any process
+/// cannot fault. The file is open for writing.
 pub(super) fn can_store_to_table(file: &File, claims: &Claims) -> bool {
     claims.claim(file, TABLE).is_ok_and(|room| room == Room::Claimed)
 }
 
-/// Keeps writers out of a file that is read; returns `false` if there is one. If it has a turn, or is just
-/// opening the file, this waits for the end as long as `wait_max`, and asks whoever keeps the place between
-/// turns to give it up.
+/// Keeps writers out of a file that is read; returns `false` if there is a writer. If the writer
+/// only has a turn, or is just opening the file, this waits up to `wait_max` for the end of that,
+/// and asks the handle that keeps the writer's place between turns to give it up.
 pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     let mut asked = None;
@@ -351,7 +352,7 @@ pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bo
         if try_keep_writers_out(file)? {
             return Ok(true);
         }
-        // One that is opening may be alone for a moment.
+        // A handle that is opening the file may keep all others out for a moment.
         let is_over_soon =
             Neighbours::is_being_opened(file) || Neighbours::is_written_by_turns(file);
         if begun.elapsed() >= wait_max || !is_over_soon {
@@ -363,12 +364,13 @@ pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bo
     }
 }
 
-/// Asks for the place of the writer, until it is dropped: by a lock, which needs no permission to write.
+/// A request for the writer's place, until it is dropped. It is a lock, because a lock needs no
+/// permission to write.
 pub(super) struct Asked<'a>(&'a File);
 
 impl<'a> Asked<'a> {
     pub(super) fn new(file: &'a File) -> Self {
-        // Whoever cannot ask looks again all the same.
+        // Ignore an error: a handle that cannot ask still polls for the place.
         let _ = byte_locks::try_lock(file, LockByte::ASKED, LockKind::Shared);
         Self(file)
     }
@@ -376,19 +378,20 @@ impl<'a> Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        // It goes with the description.
+        // Ignore an error: the lock ends with the description at the latest.
         let _ = byte_locks::unlock(self.0, LockByte::ASKED);
     }
 }
 
-/// Keeps writers out of a file that is read; returns `false` if there is one.
+/// As [`keep_writers_out`], without waiting.
 pub(super) fn try_keep_writers_out(file: &File) -> io::Result<bool> {
     if !try_flock_shared(file)? {
         return Ok(false);
     }
-    // One that leaves `flock` to its program.
+    // Also exclude a writer that leaves `flock` to its program.
     let is_kept = byte_locks::try_lock(file, LockByte::WRITER, LockKind::Shared);
-    // Also while a process closes a descriptor of a file that it has claimed.
+    // The presence byte is also locked while a process closes a descriptor of a file that it has
+    // claimed.
     let is_claimed = || byte_locks::is_locked_exclusively(file, LockByte::PRESENCE).unwrap_or(true);
     if matches!(is_kept, Ok(true)) && is_claimed() {
         let_writers_in(file)?;

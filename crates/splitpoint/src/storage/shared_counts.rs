@@ -35,11 +35,11 @@ const BEGUN: usize = 4;
 const ENDED: usize = 5;
 const SINCE: usize = 6;
 
-/// How often to look again at counts that are being added to. An addition takes far less; one that a kill
-/// has cut short never ends.
+/// How many times to read counts again while an addition is in progress. An addition takes far less
+/// time; one that a kill has cut short never ends.
 const LOOKS: u32 = 100;
 
-/// Where a handle adds what its lookups have cost.
+/// The place where a handle adds the cost of its lookups.
 #[derive(Debug)]
 pub(crate) struct SharedCounts {
     origin: Origin,
@@ -81,7 +81,8 @@ impl SharedCounts {
         add(ENDED, 1);
     }
 
-    /// Notes since when there are counts, if nobody has: they may have been erased since.
+    /// Notes the time since which there are counts, unless that is noted already: a lone writer may
+    /// have erased it.
     fn note_beginning(&self) {
         let since = &self.table.place(COUNTS_PLACE)[SINCE];
         // Another handle may be first.
@@ -126,7 +127,8 @@ fn read_once(words: &[AtomicU64]) -> Counts {
     let lookup_count = load(LOOKUPS);
     let lookups = Lookups {
         lookup_count,
-        // Of an addition that was cut short, the hits may be there alone.
+        // After an addition that was cut short, the words may disagree: the hits may have been
+        // added alone.
         hit_count: load(HITS).min(lookup_count),
         compared_count: load(COMPARED),
         line_count: load(LINES),

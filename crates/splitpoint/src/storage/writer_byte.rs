@@ -1,17 +1,19 @@
-//! Locks of the process on two of the [lock bytes](super::byte_locks), by which handles exclude others
-//! that must leave `flock` to the program, and a count of such handles by inode.
+//! Process locks (`F_SETLK`) on two of the [lock bytes](super::byte_locks), for handles that must
+//! leave `flock` to the program, and a count of such handles by inode.
 //!
-//! A program may use `flock` and locks of the whole file on a descriptor that it shares with a handle:
-//! only a lock of the process meets neither. It has two weak points, which this makes up for. Handles of
-//! one process do not exclude each other by it, so they are counted. It ends when the process closes any
-//! descriptor of the file, so whoever closes one does it by [`Inode::close`], which locks the bytes anew.
+//! A program may use `flock` and locks of the whole file on a descriptor that it shares with a
+//! handle: only a process lock conflicts with neither. Process locks have two weaknesses, for which
+//! this module compensates. Handles of one process do not exclude each other by them, so the module
+//! counts handles. And they end when the process closes any descriptor of the file, so all code of
+//! this crate closes such a descriptor by [`Inode::close`], which locks the bytes again.
 //!
 //! # While a descriptor is closed
 //!
-//! Nobody may come in between the close and the new lock. So the claim has a second lock then, which belongs to
-//! its file description, and which no close of another descriptor ends. It cannot have that lock for good: a
-//! program that locks the whole file with `fcntl` would meet it, and wait for itself for ever. As it is, a thread
-//! of the program that does so meanwhile waits, or is refused, for some microseconds.
+//! No other handle may get in between the close and the new lock. So during a close the claim holds
+//! a second lock, which belongs to its file description and which no close of another descriptor
+//! ends. The claim cannot hold that lock permanently: a program that locks the whole file with
+//! `fcntl` would conflict with it, and wait for itself forever. As it is, a thread of the program
+//! that locks the file during a close waits, or is refused, for some microseconds.
 //!
 //! | a claim | locks of its process | locks of its description |
 //! |---|---|---|
@@ -19,13 +21,14 @@
 //! | before a close, and behind it | presence, writer | closing; of a reader: presence and writer |
 //! | between the close and the new lock | none | closing; of a reader: presence and writer |
 //!
-//! Whoever locks the byte of presence locks that of closing in the same call, and so does who takes a claim.
-//! Who locks only the byte of the writer looks at these two behind that. The locks of a claim that lets readers in
-//! are shared, so its process and its description can have the same ones.
+//! A handle that locks the presence byte locks the closing byte in the same call, and so does a
+//! handle that takes a claim. A handle that locks only the writer byte checks the other two
+//! afterwards. The locks of a claim that lets readers in are shared, so its process and its
+//! description can hold the same bytes at once.
 //!
-//! A process that is killed meanwhile loses both kinds of locks, the second one with the last descriptor or mapping
-//! of the description. A child of a fork may have one, and a program that `exec` has started: then nobody can open
-//! the file before that ends.
+//! A process that is killed during a close loses both kinds of locks, the second kind with the last
+//! descriptor or mapping of the description. A child of a fork, or a program started by `exec`, may
+//! still have one: then no other handle can open the file until it ends.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,7 +44,7 @@ use super::status::Status;
 use crate::format::WRITER_BYTE_OFFSET;
 use crate::testing::mutant::{self, Mutant};
 
-/// Who must not come in beside a handle.
+/// Which other handles a handle keeps out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exclusion {
     /// Writers.
@@ -63,18 +66,19 @@ impl Exclusion {
     }
 }
 
-/// What a lock of the process is on.
+/// The bytes that a process lock is on.
 #[derive(Clone, Copy, Debug)]
 enum Bytes {
-    /// The byte of closing, and both of a claim.
+    /// The closing byte, and both bytes of a claim.
     All,
     Closing,
     Claim,
-    /// The first of a claim.
+    /// The first byte of a claim.
     Presence,
 }
 
-/// Locks bytes for this process, or unlocks them, without waiting. Returns whether it could.
+/// Locks bytes for this process, or unlocks them, without waiting. Returns `false` if another
+/// process has a conflicting lock.
 fn lock(file: &File, bytes: Bytes, kind: i32) -> io::Result<bool> {
     let (start, count) = match bytes {
         Bytes::All => (WRITER_BYTE_OFFSET - 1, 3),
@@ -96,17 +100,18 @@ fn lock(file: &File, bytes: Bytes, kind: i32) -> io::Result<bool> {
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-        // A file system without locks.
+        // The file system has no locks.
         Some(libc::ENOLCK | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => Ok(true),
         _ => Err(error),
     }
 }
 
-/// Locks the bytes of a claim, unless somebody keeps it out, or closes a descriptor of a file that he has claimed.
+/// Locks the bytes of a claim. Returns `false` if another handle excludes it, or is closing a descriptor of
+/// the file and holds a claim on it.
 fn lock_claim(file: &File, exclusion: Exclusion) -> io::Result<bool> {
     let is_locked = lock(file, Bytes::All, exclusion.kind())?;
     if is_locked {
-        // Its description locks it while a descriptor is closed.
+        // Leave the closing byte free: the description of the claim locks it during a close.
         lock(file, Bytes::Closing, libc::F_UNLCK)?;
     }
     Ok(is_locked)
@@ -115,7 +120,7 @@ fn lock_claim(file: &File, exclusion: Exclusion) -> io::Result<bool> {
 /// The claim of this process on an inode.
 #[derive(Debug)]
 struct Claimed {
-    /// Holds the locks. It shares its description with the first handle.
+    /// The file through which the locks are held. It shares its description with the first handle.
     file: OwnFile,
     exclusion: Exclusion,
     state: Mutex<State>,
@@ -124,26 +129,28 @@ struct Claimed {
 #[derive(Debug)]
 struct State {
     handle_count: u32,
-    /// Threads that close a descriptor of the file.
+    /// Threads that are closing a descriptor of the file.
     closing_count: u32,
 }
 
 impl Claimed {
-    /// Adds a handle; returns `false` if it is kept out.
+    /// Adds a handle; returns `false` if another handle excludes it.
     fn join(&self, file: &File, exclusion: Exclusion) -> io::Result<bool> {
         let both = [self.exclusion, exclusion];
-        // The lock of the others may have ended since, and another process may have come.
+        // Lock again: the process lock of the earlier handles may have ended since, and another
+        // process may have got in.
         let is_in = !both.contains(&Exclusion::Everybody) && lock_claim(file, exclusion)?;
         self.state().handle_count += u32::from(is_in);
         Ok(is_in)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each statement leaves it whole.
+        // A panic while it was locked cannot have left it inconsistent: each statement on it keeps
+        // it valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock that a close does not end.
+    /// Takes the lock of the description, which survives the close.
     fn begin_closing(&self) {
         let mut state = self.state();
         state.closing_count += 1;
@@ -152,20 +159,23 @@ impl Claimed {
             && !mutant::is_made(Mutant::ClosesUnguarded)
             && let Ok(file) = self.file.checked()
         {
-            // It is refused where the program has ended the claim, and somebody else has come.
+            // It is refused if the program has ended the claim and another handle has got in.
             let _ = byte_locks::try_lock_to_close(file, self.exclusion.lets_readers_in());
         }
     }
 
-    /// Takes the locks of the process anew, which a close has ended, and lets go of the other one.
+    /// Takes the process locks again, which the close has ended, and then releases the lock of the
+    /// description.
     fn end_closing(&self) {
         let mut state = self.state();
         state.closing_count -= 1;
-        // If the program has closed this one too, it cannot be helped: `flock` is what excludes others.
+        // If the program has closed this descriptor too, the claim is lost: only a `flock` of the
+        // program excludes others then.
         let Ok(file) = self.file.checked() else { return };
         if state.handle_count > 0 {
             let kind = self.exclusion.kind();
-            // A writer that is about to be refused may have the second byte for a moment. The first one is enough.
+            // A writer that is about to be refused may hold the writer byte for a moment. The
+            // presence byte alone excludes it.
             if !matches!(lock(file, Bytes::Claim, kind), Ok(true)) {
                 let _ = lock(file, Bytes::Presence, kind);
             }
@@ -176,7 +186,7 @@ impl Claimed {
     }
 }
 
-/// A file, by its device and its number there.
+/// A file, identified by its device and its inode number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Inode {
     pub(super) device: u64,
@@ -194,23 +204,25 @@ impl Inode {
         close()
     }
 
-    /// Locks the claims of this process anew, after a descriptor of the file was closed otherwise.
+    /// Locks the claims of this process again, after a descriptor of the file was closed without
+    /// [`close`](Self::close).
     pub(super) fn renew(self) {
         self.close(|| ());
     }
 }
 
-/// What a process has claimed, and what it closes.
+/// The claims of a process, and the files of which it is closing descriptors.
 #[derive(Debug, Default)]
 struct List {
-    /// The claims. Their handles keep them.
+    /// The claims, which are owned by their handles.
     claimed: BTreeMap<Inode, Weak<Claimed>>,
-    /// The files of which a descriptor is being closed, each as often as that goes on.
+    /// The files of which a descriptor is being closed, with one entry for each close.
     closing: Vec<Inode>,
 }
 
 impl List {
-    /// Returns a claim. The last one that drops it must not have the list locked.
+    /// Returns a claim. The caller must unlock the list before it drops the claim: dropping the
+    /// last reference closes a file, and that locks the list.
     fn claimed(&self, inode: Inode) -> Option<Arc<Claimed>> {
         self.claimed.get(&inode).and_then(Weak::upgrade)
     }
@@ -220,19 +232,20 @@ impl List {
 struct Listed {
     origin: Origin,
     list: Mutex<List>,
-    /// That of the parent, so that what looks for leaks finds it.
+    /// The list of the parent, kept so that leak checkers find it reachable.
     _of_parent: *const Self,
 }
 
-/// The list of this process, or of one of which it is a fork.
+/// The list of this process, or of an ancestor from which it was forked.
 static LISTED: AtomicPtr<Listed> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Locks the list of this process. A child of a fork gets a list of its own: that of its parent may be locked by a
-/// thread that the child does not have.
+/// Locks the list of this process. A child of a fork gets a list of its own, because the list of
+/// its parent may be locked by a thread that does not exist in the child.
 fn list() -> MutexGuard<'static, List> {
     loop {
         let last = LISTED.load(Ordering::Acquire);
-        // SAFETY: it is null, or points to a value that was boxed below and is never freed.
+        // SAFETY: `LISTED` is null or points to a value that was boxed below. Once the exchange has
+        // published such a value, nothing frees it.
         if let Some(listed) = unsafe { last.as_ref() } {
             if mutant::is_made(Mutant::UsesListOfParent) {
                 return listed.list.try_lock().expect("a child would wait for ever");
@@ -245,13 +258,14 @@ fn list() -> MutexGuard<'static, List> {
         let new = Box::new(Listed { origin, list, _of_parent: last });
         let new = Box::into_raw(new);
         if LISTED.compare_exchange(last, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: it was boxed above, and the failed exchange has not published it.
+            // SAFETY: `new` was boxed above, and the failed exchange did not publish it, so this is
+            // the only pointer to it.
             drop(unsafe { Box::from_raw(new) });
         }
     }
 }
 
-/// The close of a descriptor, as long as it goes on.
+/// A close of a descriptor in progress.
 struct Closing {
     inode: Inode,
     origin: Origin,
@@ -260,7 +274,7 @@ struct Closing {
 
 impl Closing {
     fn begin(inode: Inode) -> Self {
-        // Before anything is done that a child would undo.
+        // Take the origin before doing anything that a child of a fork would undo on drop.
         let origin = Origin::here();
         let mut list = list();
         list.closing.push(inode);
@@ -274,8 +288,8 @@ impl Closing {
 }
 
 impl Drop for Closing {
-    /// Ends it, except in a child of a fork, which a signal handler may have made meanwhile: both locks are its
-    /// parent's.
+    /// Ends the close, except in a child of a fork that a signal handler has made meanwhile: both
+    /// locks belong to the parent.
     fn drop(&mut self) {
         if !self.origin.is_here() && !mutant::is_made(Mutant::EndsCloseOfParent) {
             return;
@@ -284,7 +298,8 @@ impl Drop for Closing {
         tests::run_behind_close();
         if let Some(claimed) = self.claimed.take() {
             claimed.end_closing();
-            // The last one closes its file, which comes back to the list.
+            // Dropping the last reference here closes its file, which locks the list, so this comes
+            // before the list is locked below.
         }
         let mut list = list();
         if let Some(at) = list.closing.iter().position(|&inode| inode == self.inode) {
@@ -299,7 +314,7 @@ pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
     Ok(list().claimed.contains_key(&inode))
 }
 
-/// The place of one handle of this process, which it gives up on drop.
+/// The place of one handle of this process, given up on drop.
 #[derive(Debug)]
 pub(crate) struct Claim {
     inode: Inode,
@@ -308,26 +323,27 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Takes the bytes for a handle on `file`, or returns `None` if another handle, here or in another
-    /// process, keeps it out.
+    /// Locks the bytes for a handle on `file`, or returns `None` if another handle, in this or
+    /// another process, excludes it.
     pub(crate) fn take(file: &File, exclusion: Exclusion) -> io::Result<Option<Self>> {
         let status = Status::of(file)?;
         let (inode, origin) = (Inode::of(&status), Origin::here());
         let mut list = list();
         if let Some(claimed) = list.claimed(inode) {
             let is_in = claimed.join(file, exclusion);
-            // Before the claim, whose file may be closed with it.
+            // Unlock the list before `claimed` is dropped, which may close its file and lock the
+            // list.
             drop(list);
             return Ok(if is_in? { Some(Self { inode, origin, claimed }) } else { None });
         }
         if list.closing.contains(&inode) {
-            // A close that has begun without a claim would end it.
+            // A close that began before there was a claim would end this one without renewing it.
             return Ok(None);
         }
         let again = OwnFile::known(file.try_clone()?, status.device, status.inode);
         let is_in = lock_claim(file, exclusion);
         if !matches!(is_in, Ok(true)) {
-            // Before the file, as above.
+            // Unlock the list before `again` is dropped, as above.
             drop(list);
             return is_in.map(|_| None);
         }
@@ -367,18 +383,18 @@ mod tests {
     use super::*;
     use crate::options::Sharing;
 
-    /// Returns whether a handle with a path gets in that reads, and keeps the lock.
+    /// Returns whether a read-only handle with a path gets in; keeps its lock.
     fn is_read(file: &File) -> bool {
         byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared).expect("nothing fails")
     }
 
-    /// Returns whether one gets in that writes.
+    /// Returns whether a writing handle with a path gets in.
     fn is_written(file: &File) -> bool {
         byte_locks::try_lock(file, LockByte::WRITER, LockKind::Exclusive).expect("nothing fails")
     }
 
     thread_local! {
-        /// What this thread does behind its next close, before its claims are locked anew.
+        /// What this thread does after its next close, before its claims are locked again.
         static BEHIND_CLOSE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     }
 
@@ -388,8 +404,8 @@ mod tests {
         }
     }
 
-    /// Closes another descriptor of a file by `close`, and returns what `look` finds before the claims are locked
-    /// anew.
+    /// Closes another descriptor of a file by `close`, and returns what `look` finds before the
+    /// claims are locked again.
     fn behind_close<T: 'static>(
         close: impl FnOnce(),
         look: impl FnOnce() -> T + 'static,
@@ -422,7 +438,8 @@ mod tests {
         }
     }
 
-    /// Who gets in, each from a description or a process of his own, and leaves again.
+    /// Which kinds of handle get in, each tried from a description or process of its own, and
+    /// released again.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[expect(clippy::struct_excessive_bools, reason = "each is of another comer")]
     struct Comers {
@@ -430,7 +447,7 @@ mod tests {
         turn: bool,
         reader: bool,
         writer: bool,
-        /// One that only keeps writers out, as a backup does.
+        /// A handle that only keeps writers out, as a backup does.
         observer: bool,
         /// Claims of another process.
         claims: [bool; 2],
@@ -459,7 +476,8 @@ mod tests {
         }
     }
 
-    /// Returns who comes in while a descriptor of a claimed file is closed, and behind that.
+    /// Returns which kinds of handle get in while a descriptor of a claimed file is closed, and
+    /// after that.
     fn comers_while_closing(exclusion: Exclusion, locks_whole: bool) -> [Comers; 2] {
         let file = tempfile::NamedTempFile::new().expect("nothing fails");
         let open = || File::options().read(true).write(true).open(file.path());
@@ -500,8 +518,8 @@ mod tests {
         }
     }
 
-    /// Returns whether a writer comes in behind a child that goes on with the close of its parent, in which the locks
-    /// of the process have ended.
+    /// Returns whether a writer gets in after a child of a fork has gone on with a close of its
+    /// parent, during which the process locks of the parent have ended.
     fn is_written_beside_a_child() -> bool {
         let file = tempfile::NamedTempFile::new().expect("nothing fails");
         let open = || File::options().read(true).write(true).open(file.path());
