@@ -117,7 +117,8 @@ impl<S: Send + 'static> Worker<S> {
         self.end_waking(stop, None);
     }
 
-    /// Does the same of a thread that may also sleep where `wake` wakes it, just then or a moment later.
+    /// As [`end`](Self::end), for a thread that may also sleep at a place where only `wake` wakes
+    /// it, now or a moment later.
     pub(crate) fn end_waking(&self, stop: impl FnOnce(&mut S), wake: Option<&dyn Fn()>) {
         if !self.is_here() {
             // The thread stayed in the parent, so there is nothing to join; it may hold the lock.
@@ -127,7 +128,7 @@ impl<S: Send + 'static> Worker<S> {
             return;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Whoever waits for the thread has seen to it that there is one.
+        // Callers that wait for the thread have made sure that it exists.
         stop(&mut self.shared.lock());
         if let Some(thread) = thread {
             self.shared.wake();

@@ -53,21 +53,21 @@ pub(crate) use unfinished::{AtCommit, Unfinished, UnfinishedRecord};
 pub(crate) struct Reader {
     /// What it pins with.
     seats: Seats,
-    /// Pins so far without a place.
+    /// Pins taken so far without a place in the reader table.
     pin_count: AtomicU64,
     /// The piece epoch of the pieces that are mapped; `UNKNOWN` before the first lookup.
     mapped_epoch: AtomicU64,
-    /// How long a pin waits for one that has the file for itself, if it is taken call by call.
+    /// How long a per-call pin waits for a handle that has the file exclusively.
     wait_max: Duration,
-    /// What a killed process had not finished when the file was opened.
+    /// The change that a killed process had not finished when the file was opened.
     unfinished: Option<Unfinished>,
 }
 
-/// Lookups of a handle that opened a closed store before it takes a place.
+/// Number of lookups after which a handle that opened a closed store takes a place.
 const PINS_WITHOUT_PLACE: u64 = 1000;
 /// How long a pin waits at least for a writer that is opening the file.
 const OPENING_WAIT: Duration = Duration::from_secs(30);
-/// How long to wait at most between two looks at a file that somebody has for himself.
+/// Longest pause between two attempts to pin a file that another handle has exclusively.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// A piece epoch that no file has.
 const UNKNOWN: u64 = u64::MAX;
@@ -75,13 +75,13 @@ const UNKNOWN: u64 = u64::MAX;
 impl Reader {
     /// Takes a seat at the file of a region, which is closed or has a writer.
     ///
-    /// Where nobody writes, it begins without a place: a program that looks up a few keys leaves the file
-    /// as it is.
+    /// If there is no writer, the seat begins without a place, so that a program that looks up only
+    /// a few keys does not change the file.
     pub(crate) fn new(region: &Region, is_closed: bool) -> Result<Self> {
         Ok(Self::of(take_seat(region, !is_closed)?))
     }
 
-    /// Takes a seat that locks nothing while nothing is pinned.
+    /// Takes a seat that holds no lock while nothing is pinned.
     pub(crate) fn per_call(region: &Region) -> Result<Self> {
         Ok(Self::of(take_seat_per_call(region)?))
     }
@@ -101,7 +101,7 @@ impl Reader {
         self.unfinished = unfinished;
     }
 
-    /// Returns what a key had at the last commit, for a caller that holds a pin.
+    /// Returns the value of a key at the last commit, for a caller that holds a pin.
     #[inline]
     pub(crate) fn at_commit(&self, region: &Region, key: &[u8], hash: u64) -> Result<AtCommit> {
         match &self.unfinished {
@@ -110,12 +110,12 @@ impl Reader {
         }
     }
 
-    /// Sets how long a pin that is taken call by call waits for one that has the file for itself.
+    /// Sets how long a per-call pin waits for a handle that has the file exclusively.
     pub(crate) fn set_wait_max(&mut self, wait_max: Duration) {
         self.wait_max = wait_max;
     }
 
-    /// Returns whether a pin keeps a lock that others may wait for: values are copied.
+    /// Returns whether a pin holds a lock for which others may wait, so that values must be copied.
     #[inline]
     pub(crate) fn is_per_call(&self) -> bool {
         self.seats.seat.is_per_call()
@@ -131,17 +131,18 @@ impl Reader {
             if seats.seat.is_here() {
                 return Ok(&seats.seat);
             }
-            // The child looks anew at what its parent has mapped.
+            // The child checks again which pieces its parent has mapped.
             self.mapped_epoch.store(UNKNOWN, Ordering::Release);
             let is_per_call = self.is_per_call();
             let seat =
                 if is_per_call { take_seat_per_call(region) } else { take_seat(region, true) }?;
-            // Another thread may have been first.
+            // An error means that another thread was first.
             let _ = seats.next.set(Box::new(Seats { seat, next: OnceLock::new() }));
         }
     }
 
-    /// Pins like [`pin`](Self::pin), or returns an error without a wait if somebody has the file for himself.
+    /// Like [`pin`](Self::pin), but returns an error without waiting if another handle has the file
+    /// exclusively.
     pub(crate) fn pin_at_once(&self, region: &Region) -> Result<Pin<'_>> {
         let pinned = self.seat(region)?.pin();
         pinned.map_err(|source| io_error("lock a byte of", region.storage().path(), source))
@@ -172,7 +173,7 @@ impl Reader {
         })
     }
 
-    /// Pins when nobody has the file for himself any more, to open it or to change it.
+    /// Waits to pin until no other handle has the file exclusively, to open it or to change it.
     #[cold]
     fn pin_when_let_in<'a>(&self, region: &Region, seat: &'a Seat) -> io::Result<Pin<'a>> {
         let shared = region.storage().neighbours().expect("only files are read beside a writer");
@@ -180,7 +181,8 @@ impl Reader {
         loop {
             let is_opened = shared.is_opened_by_other();
             let wait_max = if is_opened { self.wait_max.max(OPENING_WAIT) } else { self.wait_max };
-            // Before the last pin, so that there is one when the time is over.
+            // Read the clock before the pin, so that one more attempt is made when the time is
+            // over.
             let waited = begun.elapsed();
             match seat.pin() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && waited < wait_max => {
@@ -191,7 +193,7 @@ impl Reader {
         }
     }
 
-    /// Takes a place, if there is one, so that a pin is no system call from now on.
+    /// Takes a place, if one is free, so that from now on a pin costs no system call.
     #[cold]
     fn take_place(&self, region: &Region) {
         let Ok(seat) = take_seat(region, true) else { return };
@@ -199,27 +201,27 @@ impl Reader {
         while let Some(next) = seats.next.get() {
             seats = next;
         }
-        // Pins of the seat before stay as they are.
+        // Pins of the previous seat stay as they are.
         let _ = seats.next.set(Box::new(Seats { seat, next: OnceLock::new() }));
     }
 
-    /// Returns a number that changes when records were moved from which nothing leads back to the
-    /// originals; odd while that goes on.
+    /// Returns a number that changes whenever records are moved by copies that do not name their
+    /// originals; odd during such a move.
     pub(crate) fn unnamed_moves(&self, region: &Region) -> Result<u64> {
         Ok(self.seat(region)?.unnamed_moves())
     }
 
-    /// Returns what the lookups of all handles that count have cost.
+    /// Returns the cost of the lookups of all handles that count theirs.
     pub(crate) fn shared_lookups(&self, region: &Region) -> Result<SharedLookups> {
         Ok(self.seat(region)?.shared_lookups())
     }
 
-    /// Returns who had the last turn, and how it ended.
+    /// Returns the turn word: which handle had the last turn, and how the turn ended.
     pub(crate) fn last_turn(&self, region: &Region) -> Result<TurnWord> {
         Ok(self.seat(region)?.last_turn())
     }
 
-    /// Returns whether it has stored to the reader table.
+    /// Returns whether the reader has a place, and so has stored to the reader table.
     pub(crate) fn has_place(&self, region: &Region) -> bool {
         self.seat(region).is_ok_and(Seat::has_place)
     }
@@ -234,8 +236,8 @@ impl Reader {
         Ok(self.seat(region)?.open_moment(since, bytes_max))
     }
 
-    /// Takes a place for somebody who looks back for long, if there is one to be had: of a store that
-    /// was closed there is none yet.
+    /// Takes a place, if one is free, for a caller that looks back for long: a handle that opened a
+    /// closed store has none yet.
     pub(crate) fn take_place_to_look_back(&self, region: &Region) -> Result<()> {
         let seat = self.seat(region)?;
         let is_first = || {
@@ -248,7 +250,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the same number when no such move goes on, unless the writer is stopped.
+    /// Returns [`unnamed_moves`](Self::unnamed_moves) once no such move is in progress, or after a
+    /// bounded wait if the writer is stopped.
     pub(crate) fn moves_that_are_over(&self, region: &Region) -> Result<u64> {
         Ok(self.seat(region)?.moves_that_are_over())
     }

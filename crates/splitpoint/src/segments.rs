@@ -564,7 +564,7 @@ impl SegmentTable {
     }
 
     /// Removes the segments of compacted records that are younger than `sequence`: a process was
-    /// killed before the log named a record there.
+    /// killed before the log named a record in them.
     pub(crate) fn end_compacted_after(&mut self, sequence: u64) {
         let is_younger = |found: &TableSegment| {
             let age = (sequence as u32).wrapping_sub(found.sequence);
@@ -577,7 +577,7 @@ impl SegmentTable {
         }
     }
 
-    /// Adds to the counts of the segment that has the unit of `offset`.
+    /// Adds to the counts of the segment that contains `offset`.
     pub(crate) fn add_counts(&mut self, offset: u64, live_bytes: i64, dead_bytes: u64) {
         let change = live_bytes.unsigned_abs();
         if live_bytes >= 0 {
@@ -601,7 +601,7 @@ impl SegmentTable {
         }
     }
 
-    /// Counts a record as dead that was counted as live.
+    /// Counts a record as dead that was counted as live before.
     #[inline]
     pub(crate) fn remove_live(&mut self, offset: u64, bytes: u64) {
         let Some((_, entry)) = self.first_unit(offset) else { return };
@@ -639,14 +639,14 @@ impl SegmentTable {
             may_be_killed();
             let entry = self.entry_of(unit);
             entry.set_word(0);
-            // Else the table could not become smaller.
+            // Clear the second word too: a table shrinks only by empty entries.
             entry.set_second(0);
         }
         may_be_killed();
     }
 
-    /// Returns the segment that has the byte at `offset`; `None` for one of a big record, and for
-    /// those smaller than a unit.
+    /// Returns the segment that contains `offset`; `None` for a segment of a big record or a
+    /// segment smaller than a unit.
     pub(crate) fn segment_at(&self, offset: u64) -> Option<TableSegment> {
         let (unit, entry) = self.first_unit(offset)?;
         let word = entry.word();
@@ -661,8 +661,9 @@ impl SegmentTable {
         })
     }
 
-    /// Returns the segments, in the order of the file: not those of big records, nor those smaller
-    /// than a unit. Ends whatever the entries say: others may change them meanwhile.
+    /// Returns the segments in file order, except those of big records and those smaller than a
+    /// unit. The iteration ends whatever the entries contain, because another process may change
+    /// them meanwhile.
     pub(crate) fn segments(&self) -> impl Iterator<Item = TableSegment> + '_ {
         let end = (self.used_units as u64) << self.unit_shift;
         let mut at = 0;
@@ -678,8 +679,8 @@ impl SegmentTable {
         })
     }
 
-    /// Returns the segments of big records and the log segments smaller than a unit, in the order of
-    /// the file, each with whether its record is dead.
+    /// Returns the segments of big records and the log segments smaller than a unit, in file order,
+    /// each with whether its record is dead.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, bool)> + '_ {
         (0..self.used_units).flat_map(move |unit| {
             let (firsts, parts) = (self.entry_of(unit).firsts(), self.entry_of(unit).parts());
@@ -691,14 +692,14 @@ impl SegmentTable {
         })
     }
 
-    /// Returns how many bytes the segments in use take. `is_big` says of a segment in a unit of small log
-    /// segments whether it is one of a big record.
+    /// Returns how many bytes the segments in use take. `is_big` returns whether a segment in a
+    /// unit of small log segments belongs to a big record.
     pub(crate) fn totals(&self, is_big: impl Fn(u64) -> bool) -> SegmentTotals {
         let mut totals = SegmentTotals::default();
         for segment in self.segments().filter(|found| found.segment_use != SegmentUse::Emptied) {
             totals.log_bytes += segment.bytes;
         }
-        // A dead big record of a compacted store waits, as an emptied segment does.
+        // A dead big record of a compacted store counts as waiting, like an emptied segment.
         for (part, _) in self.parts().filter(|&(_, is_dead)| !is_dead) {
             let entry = self.entry_of((part.start >> self.unit_shift) as usize);
             let is_small = entry.segment_use() == SegmentUse::Small && !is_big(part.start);
@@ -727,8 +728,8 @@ impl SegmentTable {
         self.segment_at(unit << self.unit_shift)
     }
 
-    /// Removes what a killed process has begun to add or to remove, and everything that makes no
-    /// sense: nothing has vouched for the entries. `file_bytes` is the size of the file.
+    /// Removes entries that a killed process had begun to add or remove, and all inconsistent ones:
+    /// nothing has verified the entries so far. `file_bytes` is the size of the file.
     pub(crate) fn mend(&mut self, file_bytes: u64) {
         self.version = next_version();
         let mut in_segment = 0..0;
@@ -777,7 +778,7 @@ impl SegmentTable {
                 entry.set_parts(kept, kept_firsts);
             }
             if entry.segment_use() == SegmentUse::Small {
-                // They are in one unit, whatever a damaged entry says.
+                // Small segments lie within one unit, whatever a damaged entry says.
                 let word = entry.word() & (live_mask() | ((1 << USE_BITS) - 1));
                 let mended = if kept_firsts == 0 { 0 } else { word };
                 if mended != entry.word() {

@@ -220,8 +220,9 @@ fn take_place(
 }
 
 impl Walker {
-    /// Captures all buckets that the writer has not claimed, and returns the number of their slots;
-    /// `None` if the image cannot become whole, or `go_on`, called now and then, is `false`.
+    /// Captures all buckets that the writer has not claimed, and returns the number of their slots.
+    /// Returns `None` if the image cannot become complete, or if `go_on`, which is called
+    /// regularly, returns `false`.
     pub(crate) fn walk(
         mut self,
         region: &Region,

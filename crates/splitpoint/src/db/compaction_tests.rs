@@ -1,5 +1,5 @@
 //! Tables in memory whose space is used again, under changes of many patterns. What is freed is
-//! overwritten at once, so whoever still reads it finds out.
+//! overwritten at once, so a reader that still uses it fails.
 
 use std::collections::BTreeMap;
 

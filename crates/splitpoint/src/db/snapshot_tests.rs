@@ -1,5 +1,5 @@
-//! Snapshots beside changes and compaction: each must show the content of its moment, whatever comes
-//! after. What is freed is overwritten at once, so whoever still needs it finds out.
+//! Snapshots beside changes and compaction: each must show the content of its moment, whatever
+//! comes after. Freed space is overwritten at once, so a reader that still needs it fails.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -22,8 +22,8 @@ fn options() -> Options {
     Options::new().seed(7).durability(Durability::Buffered).segment_bytes_min(GRANULE_BYTES)
 }
 
-/// Frees ranges of so many bytes, each behind the one before and apart from it, which keep their pages;
-/// then none may.
+/// Frees ranges of the given sizes, in ascending order and not adjacent, which keep their pages;
+/// from then on no freed range may.
 fn free_warm(db: &Db, sizes: &[u64], alignment: u64) {
     let extents = &mut db.store().lock().unwrap().extents;
     extents.set_warm_bytes_max(AMPLE_BYTES, true);
@@ -112,7 +112,7 @@ fn what_was_inherited_goes_back_in_parts_that_end_with_folios() {
     assert!(taken_bytes >= large.end - large.start, "{taken_bytes}");
 }
 
-/// Whoever claims a segment in complete folios gives them to the free ranges beside it too.
+/// A claim of a segment in complete folios would also give blocks to the free ranges beside it.
 #[test]
 fn free_ranges_beside_a_segment_that_is_used_again_get_no_blocks() {
     let disk = SimDisk::new();

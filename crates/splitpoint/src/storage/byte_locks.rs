@@ -93,8 +93,9 @@ pub(crate) fn try_lock(file: &File, byte: LockByte, kind: LockKind) -> io::Resul
     try_lock_all(file, byte, byte_count, kind)
 }
 
-/// Returns the first byte, and the number of bytes, that a lock of `byte` covers: whoever shows himself does
-/// not come in while a process cannot show its claim.
+/// Returns the first byte and the number of bytes that a lock of `byte` covers. A lock of the
+/// presence byte also covers the closing byte, so that no handle gets in while the process locks of
+/// a claim are suspended.
 fn with_closing(byte: LockByte) -> (LockByte, i64) {
     const { assert!(LockByte::PRESENCE.0 == LockByte::CLOSING.0 + 1) };
     if byte == LockByte::PRESENCE { (LockByte::CLOSING, 2) } else { (byte, 1) }
@@ -143,9 +144,10 @@ fn take_from_own_process(file: &File, found: &mut libc::flock) -> io::Result<boo
     call(file, libc::F_SETLK, &mut bytes).map(|()| true)
 }
 
-/// Locks what stands for the claims of this process while it closes a descriptor of the file: for one that lets
-/// nobody in, the byte that says so; for those that keep writers out, the bytes that these need, which a
-/// description and its process share. Returns `false` if the claims have ended before, and another is there.
+/// Locks the bytes that stand for the claims of this process while it closes a descriptor of the
+/// file. For an exclusive claim that is the closing byte; for a claim that only keeps writers out,
+/// it is the presence and writer bytes, on which a description and its process can both hold shared
+/// locks. Returns `false` if the claims had ended before and another handle has got in.
 pub(super) fn try_lock_to_close(file: &File, lets_readers_in: bool) -> io::Result<bool> {
     let (byte, byte_count, kind) = of_closing(lets_readers_in);
     let try_once = || match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, byte_count, kind)) {

@@ -183,8 +183,8 @@ fn steps_of(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     (range.start..end).step_by(STEP_BYTES as usize).map(move |at| at..end.min(at + STEP_BYTES))
 }
 
-/// Returns whether a file on a tmpfs has all pages of a range, as far as the kernel says so (from Linux 6.5 on, if no
-/// filter of system calls is in between).
+/// Returns whether a file on a tmpfs has all pages of a range, as far as the kernel can tell (Linux
+/// 6.5 and later, unless a seccomp filter refuses the call).
 fn has_all_pages(file: &File, range: &Range<u64>) -> bool {
     const SYS_CACHESTAT: libc::c_long = 451;
     let asked = [range.start, range.end - range.start];

@@ -6,8 +6,7 @@
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps unless the word has another value than `expected`, until somebody wakes it or for at most
-/// `most`; it may also wake for no reason.
+/// Sleeps if the word is `expected`, until a wake or for at most `most`; may also wake spuriously.
 pub(super) fn wait(word: &AtomicU32, expected: u32, most: Duration) {
     use rustix::thread::futex::{Flags, Timespec, wait};
     let most =

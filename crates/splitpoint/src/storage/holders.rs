@@ -58,20 +58,20 @@ pub(crate) fn locked_storage(storage: &dyn Storage) -> Error {
     Error::Locked { path: storage.path().to_path_buf(), holders }
 }
 
-/// Returns everybody who has the file locked, for the message of a program that was refused by a lock of its own
-/// on this description.
+/// Returns all holders of locks on the file, for the error message of a program to which a lock of
+/// its own on this description was refused.
 pub fn holders(file: &File) -> Vec<Holder> {
     holders_of(file, true)
 }
 
-/// Returns who has the file locked: whoever writes, else who keeps writers out; readers as well, if
-/// `are_all` or nobody else stands in the way.
+/// Returns the holders of locks on the file: the writer, or else those that keep writers out.
+/// Includes readers if `are_all`, or if no other holder is in the way.
 pub(super) fn holders_of(file: &File, are_all: bool) -> Vec<Holder> {
     let lockers = whole_locks(file);
     let mut holders = Vec::new();
     if Neighbours::is_being_written(file) || Neighbours::is_being_opened(file) {
         let named = writer_word(file).and_then(|word| writer_in(&word));
-        // One that is opening the file has not written its name.
+        // A writer that is still opening the file has not written its name.
         let is_named = |pid: u32| lockers.iter().any(|lock| lock.is_exclusive && lock.pid == pid);
         let first = lockers.iter().find(|lock| lock.is_exclusive).map(|lock| lock.pid);
         let named = named.filter(|holder| {
@@ -103,7 +103,7 @@ pub(super) fn holders_of(file: &File, are_all: bool) -> Vec<Holder> {
     holders
 }
 
-/// Adds somebody who is not there yet.
+/// Adds a holder that is not in the list yet.
 fn push(holders: &mut Vec<Holder>, holder: Holder) {
     let is_new = holders.iter().all(|other| other.pid != holder.pid);
     if is_new || holder.role == HolderRole::Reader {

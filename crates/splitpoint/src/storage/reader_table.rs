@@ -928,41 +928,42 @@ impl Elsewhere for Arc<OtherReaders> {
     fn is_pinned(&self) -> bool {
         let is_counted =
             |table: Snapshot| table.taken_places(&self.file).iter().any(|taken| taken.is_pinned);
-        // Who cannot be asked may have something.
+        // If the table cannot be read, assume a pin.
         Snapshot::of(&self.file).map_or(true, is_counted)
             || self.is_byte_locked(0)
             || self.is_byte_locked(1)
     }
 }
 
-/// What a reader of this process pins with.
+/// The means by which a reader of this process pins.
 #[derive(Debug)]
 pub(crate) struct Seat {
     seated: Arc<Seated>,
-    /// On each parity.
+    /// The pins on each parity.
     pins: [PinCount; 2],
 }
 
-/// A reader with a place in the table, or without.
+/// The registration of a reader, with a place in the table or without.
 #[derive(Debug)]
 struct Seated {
     origin: Origin,
-    /// A description of its own, which has the locks: a child of a fork shares that of its parent.
+    /// A description of its own, which holds the locks. A child of a fork shares the description of
+    /// its parent and so needs another.
     file: OwnFile,
     table: ReaderTable,
     kind: SeatKind,
     moments: Mutex<Moments>,
 }
 
-/// The moments that this process looks back to from a place, in their order; and the number of the next.
+/// The moments that this process looks back to from a place, in order, and the number of the next.
 #[derive(Debug, Default)]
 struct Moments {
-    /// By the commit and a number, with the bytes that each may hold back.
+    /// The open moments by commit and number, with the bytes that each may hold back.
     open: BTreeMap<(u64, u64), u64>,
     next_number: u64,
 }
 
-/// A moment that the writer sees, until it is dropped.
+/// A moment published to the writer until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenMoment {
     seated: Arc<Seated>,
@@ -971,8 +972,8 @@ pub(crate) struct OpenMoment {
 }
 
 impl OpenMoment {
-    /// Returns whether the writer has given it up. Ask after a pin, and once more when what was found
-    /// depends on what was *not* there.
+    /// Returns whether the writer has evicted the moment. Ask after taking a pin, and again if the
+    /// result depends on something *not* having been found.
     #[inline]
     pub(crate) fn is_evicted(&self) -> bool {
         self.seated.table.place(self.place)[EVICTED].load(Ordering::SeqCst) > self.key.0
@@ -981,7 +982,7 @@ impl OpenMoment {
 
 impl Drop for OpenMoment {
     fn drop(&mut self) {
-        // A child of a fork leaves it to its parent.
+        // In a child of a fork the moment belongs to the parent.
         if self.seated.origin.is_here() {
             let mut moments = lock(&self.seated.moments);
             moments.open.remove(&self.key);
@@ -996,17 +997,17 @@ enum SeatKind {
     Place(usize),
     /// The bytes of the two parities, with the pins on each.
     Bytes(Mutex<[u64; 2]>),
-    /// The same, and that the file is in use, only while anything is pinned.
+    /// The bytes of the two parities and the presence byte, locked only while anything is pinned.
     PerCall(Mutex<[u64; 2]>),
 }
 
 impl Seat {
-    /// Takes a seat at a file that this process has open, with a place if one is wanted and there is one
-    /// to be had: without, nothing is written to the file.
+    /// Takes a seat at a file that this process has open, with a place if one is wanted and free.
+    /// Without a place nothing is written to the file.
     ///
     /// # Errors
     ///
-    /// Those of the system; [`io::ErrorKind::WouldBlock`] if a handle is open that lets nobody else in.
+    /// Those of the system; [`io::ErrorKind::WouldBlock`] if an exclusive handle is open.
     pub(super) fn take(
         file: &OwnFile,
         path: &Path,
@@ -1040,7 +1041,7 @@ impl Seat {
         Ok(Self::new(file, table, kind))
     }
 
-    /// Takes a seat that locks nothing while nothing is pinned.
+    /// Takes a seat that holds no lock while nothing is pinned.
     pub(super) fn take_per_call(
         file: &OwnFile,
         path: &Path,
@@ -1061,24 +1062,24 @@ impl Seat {
         Self { seated, pins }
     }
 
-    /// Returns whether the seat is of this process, and not of one that has forked it.
+    /// Returns whether the seat belongs to this process, and not to one from which it was forked.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.seated.origin.is_here()
     }
 
-    /// Returns whether it has a place, so that a pin is no system call.
+    /// Returns whether the seat has a place, so that a pin costs no system call.
     pub(crate) fn has_place(&self) -> bool {
         matches!(self.seated.kind, SeatKind::Place(_))
     }
 
-    /// Returns whether a pin keeps a lock that others may wait for.
+    /// Returns whether a pin holds a lock for which others may wait.
     pub(crate) fn is_per_call(&self) -> bool {
         matches!(self.seated.kind, SeatKind::PerCall(_))
     }
 
-    /// Looks back to the moment of the commit `since`, and may hold back `bytes_max` for it. The caller
-    /// has been pinned since before it has loaded the commit. `None` without a place.
+    /// Opens a moment at the commit `since`, which may hold back `bytes_max` bytes. The caller must
+    /// have held a pin since before it loaded that commit. Returns `None` without a place.
     pub(crate) fn open_moment(&self, since: u64, bytes_max: u64) -> Option<OpenMoment> {
         let SeatKind::Place(place) = self.seated.kind else { return None };
         let mut moments = lock(&self.seated.moments);
@@ -1093,8 +1094,8 @@ impl Seat {
         Some(OpenMoment { seated: self.seated.clone(), place, key })
     }
 
-    /// Waits until a move is over that may not have seen this reader come; not for ever, since the
-    /// writer may be stopped.
+    /// Waits for the end of a move that may not have seen this reader register. The wait is
+    /// bounded, since the writer may be stopped.
     fn wait_for_move(&self) {
         let before = self.unnamed_moves();
         let mut waited = Duration::ZERO;
@@ -1112,14 +1113,15 @@ impl Seat {
         }
     }
 
-    /// Returns [`unnamed_moves`](Self::unnamed_moves) when none goes on, unless the writer is stopped.
+    /// Returns [`unnamed_moves`](Self::unnamed_moves) once no move is in progress, or after a
+    /// bounded wait if the writer is stopped.
     pub(crate) fn moves_that_are_over(&self) -> u64 {
         self.wait_for_move();
         self.unnamed_moves()
     }
 
-    /// Returns a number that changes when records were moved from which nothing leads back to the
-    /// originals; odd while that goes on, or if the writer was killed meanwhile.
+    /// Returns a number that changes whenever records are moved by copies that do not name their
+    /// originals; odd during such a move, or if the writer was killed during one.
     pub(crate) fn unnamed_moves(&self) -> u64 {
         self.seated.table.moves()
     }
@@ -1183,11 +1185,12 @@ impl Seated {
         &self.table.place(place)[parity as usize]
     }
 
-    /// Shows the oldest of the moments in a place.
+    /// Publishes the oldest of the moments in a place.
     fn publish(&self, place: usize, moments: &Moments) {
         let words = self.table.place(place);
         let oldest = moments.open.first_key_value();
-        // Whoever is given up takes the others of this place along.
+        // Publish the largest bound of the place: evicting one moment evicts the other moments of
+        // the place up to it as well.
         if let Some(&bytes_max) = moments.open.values().max() {
             words[MOMENT_BYTES].store(bytes_max, Ordering::Relaxed);
         }
@@ -1208,7 +1211,7 @@ impl Drop for Seated {
     }
 }
 
-/// Opens a file again that this process has open, whatever its name is now.
+/// Opens a file that this process has open once more, whatever its name is now.
 pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<OtherFile> {
     let status = Status::of(file)?;
     let again = open_by_descriptor(file, path, options)?;
@@ -1217,7 +1220,7 @@ pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io:
     if found.is_same_file(&status) { Ok(again) } else { Err(has_no_name()) }
 }
 
-/// Does the same with a file of this handle, for a description of its own.
+/// As [`open_again`], for a file of this handle, to get a description of its own.
 fn own_again(file: &OwnFile, path: &Path, options: &OpenOptions) -> io::Result<OwnFile> {
     let again = OwnFile::new(open_by_descriptor(file, path, options)?)?;
     if again.is_same(file) { Ok(again) } else { Err(has_no_name()) }
@@ -1232,13 +1235,14 @@ fn has_no_name() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "another file has the name now")
 }
 
-/// Notes that somebody has the file open, who stays when the handle of a parent is closed.
+/// Locks the presence byte: the file is in use, and stays so when the handle of a parent process is
+/// closed.
 fn note_presence(file: &File) -> io::Result<()> {
     lock_shared(file, LockByte::PRESENCE)
 }
 
-/// Locks a byte, or returns an error if somebody stands in the way: a handle that lets nobody else in, or a
-/// program that has the whole file locked.
+/// Locks a byte, or returns an error if an exclusive handle, or a program that has locked the whole
+/// file, is in the way.
 fn lock_shared(file: &File, byte: LockByte) -> io::Result<()> {
     if byte_locks::try_lock(file, byte, LockKind::Shared)? || mutant::is_made(Mutant::ReadsUnpinned)
     {
@@ -1247,8 +1251,8 @@ fn lock_shared(file: &File, byte: LockByte) -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Returns whether the writer was killed while it moved records whose copies do not name the original.
-/// There is no writer.
+/// Returns whether the last writer was killed while it moved records by copies that do not name
+/// their originals. The caller knows that there is no writer now.
 pub(crate) fn is_left_moving(storage: &dyn Storage) -> bool {
     let moves = storage.read(READER_TABLE_OFFSET + 8 * MOVES as u64, 8);
     u64_at(&moves, 0) & 1 == 1
@@ -1267,7 +1271,7 @@ fn take_place(file: &File, table: &ReaderTable) -> Option<usize> {
     };
     let place = (1..COUNTS_PLACE).find(is_taken)?;
     let words = table.place(place);
-    // What the last owner counted, and looked back to.
+    // Erase the counts and the moment of the last owner.
     for word in words {
         word.store(0, Ordering::Relaxed);
     }
@@ -1283,7 +1287,7 @@ struct SeatPins(Arc<Seated>, u64);
 impl SeenPins for SeatPins {
     fn add(&self) {
         let Self(seated, parity) = self;
-        // The pins of a child that were its parent's are the parent's.
+        // Pins that a child of a fork has inherited belong to the parent.
         if !seated.origin.is_here() {
             return;
         }
@@ -1310,7 +1314,8 @@ impl SeenPins for SeatPins {
                 let mut counts = lock(counts);
                 counts[*parity as usize] -= 1;
                 if counts[*parity as usize] == 0 {
-                    // A lock that stays holds space back until the handle is closed, and nothing else.
+                    // Ignore an error: a lock that stays only holds space back until the handle is
+                    // closed.
                     let _ = byte_locks::unlock(&seated.file, LockByte::pin(*parity));
                 }
             }
@@ -1329,17 +1334,19 @@ impl SeenPins for SeatPins {
 }
 
 fn lock<T>(words: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each statement leaves them whole.
+    // A panic while they were locked cannot have left them inconsistent: each statement on them
+    // keeps them valid.
     words.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the time of the system's monotonic clock, in which processes can compare.
+/// Returns the time of the system's monotonic clock, which all processes share.
 pub(crate) fn since_boot() -> Duration {
-    // Miri knows nothing of the call.
+    // Miri does not support the call.
     if cfg!(miri) { Duration::ZERO } else { Duration::from_nanos(since_boot_ns()) }
 }
 
-/// Returns who reads a file and has a place in its table, other than this description.
+/// Returns the readers that have a place in the table of a file, except the one of this
+/// description.
 pub(super) fn taken_places(file: &File) -> Vec<TakenPlace> {
     Snapshot::of(file).map(|table| table.taken_places(file)).unwrap_or_default()
 }
@@ -1450,7 +1457,7 @@ pub(super) mod tests {
             assert_eq!(pin(), Err(io::ErrorKind::WouldBlock));
             assert_eq!(mutant::with(Mutant::ReadsUnpinned, pin), Ok(()));
             byte_locks::unlock(&file, byte).unwrap();
-            // Nothing is left of the other lock.
+            // The other lock is gone.
             assert!(byte_locks::try_lock(&file, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
             byte_locks::unlock_all(&file).unwrap();
         }

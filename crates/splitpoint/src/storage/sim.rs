@@ -85,11 +85,11 @@ struct Machine {
     clock_ns: AtomicU64,
 }
 
-/// What the kernel knows of the pages that it was to write, and has not told anybody.
+/// The errors of write-back that the simulated kernel has not reported to any descriptor yet.
 #[derive(Debug, Default)]
 struct WriteBack {
     has_error: bool,
-    /// How long it takes to tell.
+    /// How long it takes to report an error.
     wait: Duration,
 }
 

@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::holder::{Holder, HolderRole};
 use crate::options::Options;
 
-/// How long to wait before the program is told for whom, and between two looks whether it is somebody else.
+/// How long to wait before the program is told for which handle it waits, and between two checks
+/// whether that has changed.
 const IN_SILENCE: Duration = Duration::from_secs(1);
 
 /// A wait that has begun: of a change for its turn, or of an open, which may have to wait in several steps.

@@ -20,8 +20,8 @@
 //!
 //! A killed holder wakes nobody, and a holder that releases the place after every call wakes nobody
 //! before it has had its turns in a row. So a waiting handle checks again after [`LOOK_AGAIN_MAX`]
-//! at most. Whether anybody sleeps is known to the kernel, so a handle killed while waiting is not
-//! waited for.
+//! at most. The kernel knows which handles sleep, so a handle that was killed while it waited is
+//! not waited for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,13 +39,15 @@ use crate::storage::reader_table::OtherReaders;
 use crate::storage::waiting::Waiting;
 use crate::testing::mutant::{self, Mutant};
 
-/// How long to sleep between two looks at the place of the writer: at first, and at most. Who looks again
-/// goes to the end of those asleep, so that it must be longer than the turns of a few others together.
+/// How long to sleep between two attempts to get the writer's place: at first, and at most. A
+/// handle that wakes to try again goes to the end of the queue of sleepers, so the sleep must be
+/// longer than the turns of a few other handles together.
 const LOOK_AGAIN_MIN: Duration = Duration::from_micros(50);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(4);
-/// How long a handle has turns in a row before it lets another one have its own: a change of hands costs
-/// as much as a hundred changes, most of it until the other one runs. With twice this time, four processes
-/// on two cores make 1.3 to 1.6 times as many changes, and somebody waits 0.02 to 0.16 s, here 13 to 22 ms.
+/// How long a handle has turns in a row before it lets another one have its own: a change of hands
+/// costs as much as a hundred changes, most of it until the other one runs. With twice this time,
+/// four processes on two cores make 1.3 to 1.6 times as many changes, but some handle waits 0.02 to
+/// 0.16 s, instead of 13 to 22 ms.
 const TIME_IN_ROW: Duration = Duration::from_micros(500);
 /// How long the keeper of a place that is wanted waits for another change.
 const NEXT_CHANGE: Duration = Duration::from_micros(200);

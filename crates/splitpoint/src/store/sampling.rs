@@ -135,13 +135,13 @@ impl Store {
         })
     }
 
-    /// Returns what the lookups of all handles that count have cost; of this handle alone, if others
-    /// cannot have the file open.
+    /// Returns the cost of the lookups of all handles that count theirs; of this handle alone, if
+    /// no other can have the file open.
     fn shared_lookups(&self) -> Result<Option<SharedLookups>> {
         if let Some(reader) = &self.reader {
             return reader.shared_lookups(&self.region).map(Some);
         }
-        // Without the table nobody knows.
+        // Without the table, only the lookups of this handle are known.
         let of_all = self.others.as_ref().and_then(|others| others.shared_lookups().ok());
         let of_this =
             self.lookups().map(|lookups| SharedLookups { lookups, is_counting: true, since_ns: 0 });

@@ -52,7 +52,7 @@ const MOVED_BYTES_MIN: u64 = 1 << 20;
 /// there are no more of them in this process.
 static ARE_SPLIT: OnceLock<bool> = OnceLock::new();
 
-/// Bytes that all files of this process keep in memory.
+/// Bytes that all files of this process keep locked or preferred in memory.
 static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The windows of a file.
@@ -78,11 +78,11 @@ struct Window {
     start: u64,
     bytes_max: u64,
     pieces: Vec<MappedPiece>,
-    /// Where it was before; readers may still be looking there.
+    /// Its earlier places, where readers may still be reading.
     outgrown: Vec<Outgrown>,
 }
 
-/// Where a window was before it moved.
+/// The place of a window before it moved.
 #[derive(Debug)]
 struct Outgrown {
     reservation: Arc<Reservation>,
@@ -164,7 +164,8 @@ impl Windows {
         self.lock()[kind.number()].map(file, self.protection, piece)
     }
 
-    /// Maps pieces that follow each other in a window; those that do so in the file as well by one call.
+    /// Maps pieces that are adjacent in a window, with one call for each run that is adjacent in
+    /// the file as well.
     pub(super) fn map_pieces(
         &self,
         file: &File,
@@ -203,7 +204,8 @@ impl Windows {
     pub(super) fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
         let window = &mut self.lock()[kind.number()];
         for Outgrown { reservation, start, bytes_max } in &window.outgrown {
-            // A piece that did not fit there was the reason to move.
+            // The old place does not have this piece: that it did not fit there was the reason to
+            // move.
             if at + bytes <= *bytes_max {
                 reservation.map_zeros(start + at, bytes)?;
             }
@@ -213,7 +215,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Shows a piece of a window from another place in the file, wherever it is mapped.
+    /// Maps a piece of a window from another place in the file, wherever the piece is mapped.
     pub(super) fn move_piece(
         &self,
         file: &File,
@@ -240,8 +242,8 @@ impl Windows {
     }
 
     /// Has the kernel keep buckets and overflow lines in memory, if they are at most `bytes_max`;
-    /// otherwise takes that back. For a file larger than memory, of which each lookup uses a line of the
-    /// index and a record: the kernel cannot know that it uses the index more often.
+    /// otherwise takes that back. This is for files larger than memory, where each lookup uses a
+    /// line of the index and a record: the kernel cannot know that index pages are used more often.
     ///
     /// References through a mapping that is advised `Random` do not count when the kernel chooses what to
     /// drop (Linux 6.3), so without the lock it drops as much of the index as of the log.
@@ -293,7 +295,7 @@ impl Windows {
                     continue;
                 }
                 if is_kept {
-                    // The kernel splits nothing that is locked.
+                    // The kernel does not split locked pages.
                     reservation.unlock_pages(start + at, bytes);
                 }
                 reservation.advise(start + at, bytes, &[Advice::LinuxNoHugepage, Advice::Random]);
@@ -307,7 +309,8 @@ impl Windows {
                 if is_kept {
                     keep(&reservation, start + at, bytes);
                 } else if clean.is_none() && was_huge && ARE_SPLIT.get().is_none() {
-                    // Not while others would wait, as a child of a fork would for ever.
+                    // Not in `get_or_init`: other threads would wait for this check, and a child of
+                    // a fork forever.
                     let are_split = !reservation.has_huge_pages(start + at);
                     let _ = ARE_SPLIT.set(are_split);
                 }
@@ -373,8 +376,8 @@ impl Window {
         }
     }
 
-    /// Notes that all pieces are to have single pages from now on. Returns the reservation, where the
-    /// window begins there, and the pieces that are large enough for huge ones.
+    /// Notes that all pieces use single pages from now on. Returns the reservation, the offset of
+    /// the window in it, and the pieces that are large enough for huge pages.
     fn take_huge_pages(&mut self) -> (Arc<Reservation>, u64, Vec<LargePiece>) {
         let mut large = Vec::new();
         for piece in &mut self.pieces {
@@ -421,7 +424,7 @@ impl Window {
         for piece in &self.pieces {
             let at = self.start + piece.at;
             if piece.is_kept {
-                // The limit on locked bytes may have no room for both.
+                // Unlock the old mapping first: the limit on locked memory may not allow for both.
                 self.reservation.unlock_pages(at, piece.bytes);
                 keep(&larger, piece.at, piece.bytes);
             }
@@ -442,8 +445,9 @@ impl Window {
     }
 }
 
-/// Maps a piece of a file behind `start`: in huge pages a large piece by which a table grows, any
-/// other in single ones, since a store to a slot makes all of its page dirty.
+/// Maps a piece of a file at its offset from `start`. A large piece by which a table grows is
+/// mapped in huge pages; any other in single pages, since a store to a slot dirties all of its
+/// page.
 fn map_file(
     reservation: &Reservation,
     start: u64,
@@ -465,7 +469,8 @@ fn map_file(
 /// Has the kernel keep pages in memory.
 fn keep(reservation: &Reservation, at: u64, bytes: u64) {
     if reservation.lock_pages(at, bytes).is_err() {
-        // Without the right to lock: references count, at the price of reading around a page.
+        // Without the right to lock pages, use normal advice: then references count when the kernel
+        // evicts pages, at the price of readahead around each fault.
         reservation.advise(at, bytes, &[Advice::Normal]);
     }
 }
