@@ -122,7 +122,7 @@ mod x86_64 {
         }
     }
 
-    /// Does the same for words, of which there may be many.
+    /// The same for any number of words.
     #[inline]
     #[target_feature(enable = "sse4.2")]
     fn append_many(crc: u32, words: &[[u8; 8]]) -> u32 {
@@ -132,7 +132,7 @@ mod x86_64 {
         rest.iter().fold(crc, step) as u32
     }
 
-    /// Does the same for the lowest bytes of a word, fewer than 8.
+    /// The same for the lowest `bytes` bytes of a word, fewer than 8.
     #[inline]
     #[target_feature(enable = "sse4.2")]
     fn append_part(mut crc: u32, mut word: u64, bytes: usize) -> u32 {

@@ -452,7 +452,7 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle: see [`Options::durability`].
+    /// As set by [`Options::durability`].
     ///
     /// # Cost
     ///
@@ -798,8 +798,8 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle: see [`Options::durability`]. With [`Durability::Sync`] the batch waits
-    /// for the device once.
+    /// As set by [`Options::durability`]. With [`Durability::Sync`], the batch waits for the device
+    /// once.
     ///
     /// # Cost
     ///

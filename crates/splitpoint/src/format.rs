@@ -543,9 +543,10 @@ impl SegmentHeader {
     }
 }
 
-/// Share of the log that a segment has, one part in so many, where the log only grows.
+/// Size of a new segment, as a share (a divisor) of the size of the log, in a store whose log only
+/// grows.
 pub(crate) const LOG_SHARE: u64 = 32;
-/// The same where space is used again.
+/// The same in a store that reuses space.
 pub(crate) const REUSED_SHARE: u64 = 128;
 
 /// Returns the size of the next segment of a log of `log_bytes`: one part of it in `share`, a power

@@ -40,7 +40,7 @@ impl Instrument {
         Self((0..PLACE_COUNT).map(|_| Place::default()).collect())
     }
 
-    /// Adds one lookup, which compared the keys of so many records and read so many lines.
+    /// Adds one lookup, which compared the keys of `compared` records and read `lines` lines.
     pub(crate) fn add(&self, is_hit: bool, compared: u64, lines: u64) {
         let shared = PLACE_COUNT - 1;
         let number = thread_number().min(shared);

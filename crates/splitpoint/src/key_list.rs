@@ -95,7 +95,8 @@ impl KeyList {
         self.kept.entries.len()
     }
 
-    /// Returns about how many bytes of memory it takes with another entry of so many.
+    /// Returns about how many bytes of memory the list takes with one more entry of `entry_bytes`
+    /// bytes.
     #[inline]
     pub(crate) fn bytes_with(&self, entry_bytes: usize) -> u64 {
         // A quarter of the table is full at least.
@@ -231,7 +232,7 @@ impl Newest {
         self.places.is_empty()
     }
 
-    /// Returns whether it is too small for so many entries: half of it stays empty.
+    /// Returns whether the table is too small for `len` entries: half of it stays empty.
     #[inline]
     fn is_full_with(&self, len: usize) -> bool {
         2 * len > self.places.len()

@@ -182,7 +182,7 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the access method. A missing key is not an error.
+    /// Any error of the access method. A missing key is not an error.
     fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>>;
 
     /// Stores `value` under `key`, and returns whether it stored the value.
@@ -196,7 +196,7 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the access method. After an error the old value is still stored.
+    /// Any error of the access method. After an error the old value is still stored.
     fn put_bytes(
         &self,
         key: &[u8],
@@ -218,14 +218,14 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the access method.
+    /// Any error of the access method.
     fn scan(&self) -> Result<Entries<'_>>;
 
     /// Returns the number of keys.
     ///
     /// # Errors
     ///
-    /// Those of the access method.
+    /// Any error of the access method.
     fn len(&self) -> Result<u64>;
 
     /// Makes every change before this call as durable as the access method can.
@@ -240,7 +240,7 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the access method.
+    /// Any error of the access method.
     fn stats(&self) -> Result<Stats>;
 
     /// Returns whether the table has no keys.
@@ -400,7 +400,7 @@ pub trait TableExt: Table {
     ///
     /// # Errors
     ///
-    /// Those of the access method. A missing key is not an error.
+    /// Any error of the access method. A missing key is not an error.
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'_>>> {
         self.get_bytes(key.as_ref())
     }
@@ -444,7 +444,7 @@ pub trait TableExt: Table {
     ///
     /// # Errors
     ///
-    /// Those of the access method. After an error the old value is still stored.
+    /// Any error of the access method. After an error the old value is still stored.
     fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_bytes(key.as_ref(), value.as_ref(), PutMode::Replace, None).map(drop)
     }

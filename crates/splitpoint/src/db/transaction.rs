@@ -297,17 +297,17 @@ impl<'db> Transaction<'db> {
     ///   from the beginning.
     /// - [`ErrorKind::SnapshotTooOld`] if the transaction has kept too much space from being reused
     ///   and was given up, so that its reads can no longer be validated.
-    /// - Those of [`Db::apply`].
+    /// - The errors of [`Db::apply`].
     ///
     /// # Durability
     ///
-    /// That of the handle: see [`Options::durability`](crate::Options::durability). The call waits
+    /// As set by [`Options::durability`](crate::Options::durability). The call waits
     /// for the device once, for all changes.
     ///
     /// # Cost
     ///
-    /// That of [`Db::apply`]. If anything was committed since the first read, also a lookup of each
-    /// key that was read.
+    /// The cost of [`Db::apply`]. If anything was committed since the first read, also a lookup of
+    /// each key that was read.
     pub fn commit(self) -> Result<()> {
         let durability = self.db.store.durability;
         self.commit_with(durability)
@@ -431,11 +431,11 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of `what`, and of [`Transaction::commit`] except [`ErrorKind::Conflict`].
+    /// The errors of `what`, and those of [`Transaction::commit`] except [`ErrorKind::Conflict`].
     ///
     /// # Durability
     ///
-    /// That of the handle: see [`Options::durability`](crate::Options::durability).
+    /// As set by [`Options::durability`](crate::Options::durability).
     ///
     /// # Examples
     ///

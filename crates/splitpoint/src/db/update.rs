@@ -27,7 +27,7 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle: see [`Options::durability`](crate::Options::durability).
+    /// As set by [`Options::durability`](crate::Options::durability).
     ///
     /// # Cost
     ///
@@ -90,7 +90,7 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle, for a change that this call makes.
+    /// As set by [`Options::durability`](crate::Options::durability), for a change that this call makes.
     ///
     /// # Cost
     ///
@@ -144,7 +144,7 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle.
+    /// As set by [`Options::durability`](crate::Options::durability).
     ///
     /// # Cost
     ///
@@ -193,8 +193,8 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle, for a value that this call stores. A value that another thread has
-    /// stored may not be durable yet.
+    /// As set by [`Options::durability`](crate::Options::durability), for a value that this call
+    /// stores. A value that another thread stored may not be durable yet.
     ///
     /// # Cost
     ///
@@ -254,9 +254,9 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle. With [`Durability::Sync`](crate::Durability::Sync) all deletes share one
-    /// wait at the end, also after an error. If `keep` panics, the deletes so far may not be
-    /// durable.
+    /// As set by [`Options::durability`](crate::Options::durability). With
+    /// [`Durability::Sync`](crate::Durability::Sync) all deletes share one wait at the end, even
+    /// after an error. If `keep` panics, the deletes so far may not be durable.
     ///
     /// # Cost
     ///

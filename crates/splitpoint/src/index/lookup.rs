@@ -132,18 +132,19 @@ fn next_with_tag<'a, L: Lines + ?Sized>(
 }
 
 impl<'a> Candidate<'a> {
-    /// Returns the record that is looked at first, unless its slot has become empty.
+    /// Returns the record that is compared first, unless its slot has become empty.
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<Addr> {
         let slot = self.line.slot(self.slots.trailing_zeros() as usize);
         (!slot.is_empty()).then(|| slot.addr())
     }
 
-    /// Finds the record like [`find`], for a caller that has pinned it since.
+    /// Finds the record like [`find`], for a caller that has taken a pin since the candidate was
+    /// found.
     ///
-    /// The line may have left its chain before the pin, or its buckets may have moved in memory: then it
-    /// still has the slots of that time, and their records may have been used again. Both change the
-    /// epoch first.
+    /// Before the pin, the line may have left its chain, or its buckets may have moved in memory.
+    /// Then it still has the slots of that time, and the space of their records may have been
+    /// reused. Both events change the epoch first.
     #[inline(always)]
     pub(crate) fn find_pinned<L: Lines + ?Sized, T>(
         self,
@@ -155,8 +156,8 @@ impl<'a> Candidate<'a> {
         self.find_if(is_current, lines, hash, is_key)
     }
 
-    /// Looks at the records if the candidate `is_current`, and otherwise begins anew. One that was found under
-    /// the pin of the caller is.
+    /// Compares the records if the candidate `is_current`, and otherwise starts over. A candidate
+    /// that was found under the caller's pin is current.
     #[inline(always)]
     pub(crate) fn find_if<L: Lines + ?Sized, T>(
         self,
@@ -182,7 +183,8 @@ impl<'a> Candidate<'a> {
         let Self { mut line, mut line_count, mut slots, .. } = *self;
         loop {
             while slots != 0 {
-                // Loaded again: what the slot held before the pin may have been used again since.
+                // Load the slot again: the space of the record that it held before the pin may have
+                // been reused since.
                 let slot = line.slot(slots.trailing_zeros() as usize);
                 if slot.tag() == tag
                     && !slot.is_empty()
@@ -200,8 +202,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Returns whether a slot of the chain of `hash` holds `addr`, from any thread: as [`find`], without a look
-/// at a record.
+/// Returns whether a slot of the chain of `hash` holds `addr`, from any thread. As [`find`], but
+/// reads no record.
 #[inline]
 pub(crate) fn is_held<L: Lines + ?Sized>(lines: &L, hash: u64, addr: Addr) -> Result<bool> {
     let shape = Shape::of_word(lines.shape().load(Ordering::Acquire));
@@ -221,9 +223,9 @@ fn is_same_place(before: u64, after: u64, hash: u64) -> bool {
     before.epoch == after.epoch && before.geometry.bucket_of(hash) == after.geometry.bucket_of(hash)
 }
 
-/// Returns a miss, or an error, if the writer has moved nothing since the reader loaded `shape`; otherwise
-/// looks again, as it does if the reader has not looked at all. Apart, so that a hit is compiled into the
-/// caller.
+/// Returns the miss or error if the writer has moved nothing since the reader loaded `shape`;
+/// otherwise, or if there is no result yet, searches again. A function of its own, so that only the
+/// path of a hit is inlined into the caller.
 #[cold]
 #[inline(never)]
 fn settle<L: Lines + ?Sized, T>(
@@ -270,7 +272,7 @@ pub(super) fn follow<L: Lines + ?Sized>(
     }
 }
 
-/// What the writer finds where a key is or should be.
+/// The result of the writer's search for a key: its slot, or the place for it.
 #[derive(Debug)]
 pub(crate) struct Located<'a> {
     /// The slot of the key, with its line and place.
@@ -284,7 +286,8 @@ pub(crate) struct Located<'a> {
 }
 
 impl Located<'_> {
-    /// Returns whether a new key leaves the last line of the chain empty, as deletes have made it.
+    /// Returns whether the last line of the chain, which deletes have emptied, stays empty when a
+    /// new key is added.
     #[inline(always)]
     pub(crate) fn leaves_spare_line(&self) -> bool {
         self.line_count > 1
@@ -293,7 +296,8 @@ impl Located<'_> {
     }
 }
 
-/// Finds the slot of a key, and where it could go. For the writer: nothing else changes the table.
+/// Finds the slot of a key, or the place for it. For the writer only: no other thread changes the
+/// table.
 #[inline]
 pub(crate) fn locate<L: Lines + ?Sized>(
     lines: &L,
@@ -358,7 +362,8 @@ pub(crate) fn locate_held<L: Lines + ?Sized>(
     }
 }
 
-/// Returns where a new key of `bucket` goes, for a table that is being built: nothing is found.
+/// Returns the place for a new key in `bucket`, for a table that is being built: the key is known
+/// to be new.
 #[inline]
 pub(crate) fn locate_end<L: Lines + ?Sized>(lines: &L, bucket: BucketIndex) -> Result<Located<'_>> {
     let mut line = lines.bucket(bucket);

@@ -196,9 +196,9 @@ fn build_chain<L: Lines + ?Sized>(
 
 /// Leaves only the slots that stay, in as few lines as they need.
 ///
-/// A slot of a line that goes is copied to an earlier place first; then the epoch changes, so
-/// that a reader which misses it in both places looks again; then the rest is erased, and the
-/// epoch changes again before the lines are free.
+/// First the slots of the lines to be removed are copied to earlier places. Then the epoch changes,
+/// so that a reader that misses a slot in both places retries. Then the old slots are erased, and
+/// the epoch changes again before the lines are freed.
 fn shorten_chain<L: Lines + ?Sized>(
     lines: &L,
     pool: &mut impl LinePool,
@@ -219,7 +219,7 @@ fn shorten_chain<L: Lines + ?Sized>(
     if !leaving.is_empty() {
         publish(lines, shape.in_next_epoch());
         line_of_chain(lines, bucket, numbers, kept_count - 1)?.set_next(None);
-        // A reader of that epoch may have come to them before.
+        // A reader of the old epoch may have reached these lines before.
         change_epoch(lines);
     }
     for (chain, kept) in kept.iter().enumerate() {
@@ -236,9 +236,9 @@ fn shorten_chain<L: Lines + ?Sized>(
 
 /// Takes the lines that deletes have emptied off the end of a chain.
 ///
-/// They are unlinked, then the epoch changes, then they are free: a reader of the new epoch cannot come to a
-/// line that is used again. Nothing is copied, so a process that is killed meanwhile leaves each slot once, and
-/// at most lines that are in no chain and not free.
+/// The lines are unlinked, then the epoch changes, then they are freed: a reader of the new epoch
+/// cannot reach a line that is reused. No slot is copied, so a process that is killed in between
+/// leaves each slot exactly once, and at worst leaks lines that are neither in a chain nor free.
 #[cold]
 #[inline(never)]
 pub(crate) fn trim_chain<L: Lines + ?Sized>(
@@ -262,7 +262,7 @@ pub(crate) fn trim_chain<L: Lines + ?Sized>(
     Ok(())
 }
 
-/// Copies the slots that stay from the lines that go to places of the `kept` ones.
+/// Copies the slots that stay from the lines to be removed to places in the `kept` lines.
 fn copy_down<L: Lines + ?Sized>(
     lines: &L,
     bucket: BucketIndex,
@@ -288,17 +288,19 @@ fn copy_down<L: Lines + ?Sized>(
 
 /// Joins the bucket `plan.upper` to `plan.lower`.
 ///
-/// The lower chain is made as short as its slots allow; then the slots are copied down, then the shape is published in a new epoch: a reader that is still
-/// in the upper bucket looks again, whatever becomes of its lines. A process that is killed
-/// before that leaves copies in the lower bucket, which [`repair_last_split`] erases.
+/// First the lower chain is made as short as its slots allow, then the slots are copied down, then
+/// the shape is published in a new epoch: a reader that is still in the upper bucket retries,
+/// whatever becomes of its lines. A process that is killed before the shape is published leaves
+/// copies in the lower bucket, which [`repair_last_split`] erases.
 pub(crate) fn merge<L: Lines + ?Sized>(
     lines: &L,
     pool: &mut impl LinePool,
     plan: &Plan,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    // Lines that deletes have emptied go now, or a table that has shrunk to one bucket could keep some.
-    // Before the merge: what a kill leaves twice then is in the bucket that a repair looks at.
+    // Remove lines that deletes have emptied now, or a table that has shrunk to one bucket could
+    // keep some. Do it before the merge: then slots that a kill leaves twice are in the bucket that
+    // a repair examines.
     scratch.read_chain(lines, plan.lower, Plan::NO_BIT, &mut |_| Ok(0))?;
     if line_count_for(scratch.stay_count()) <= scratch.numbers.len() {
         let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));

@@ -261,8 +261,9 @@ impl Lines for Watched<'_> {
     }
 }
 
-/// A reader of the epoch in which a split takes a line off a chain has come to the line before that. What
-/// its slots name may be used again by the time the reader pins it, so it must not look there.
+/// A reader of the epoch in which a split takes a line off a chain has reached the line before the
+/// split did. The space of the records in its slots may be reused by the time the reader takes a
+/// pin, so it must not read them.
 #[test]
 fn a_reader_that_has_come_to_a_line_before_it_left_its_chain_looks_again() {
     const MOVER: u64 = 9;

@@ -355,8 +355,8 @@ impl Unpublished {
     }
 }
 
-/// Looks the last published changes up in the index. Those that were not published yet may have
-/// replaced some: their slots may be stored or not.
+/// Looks up the last published changes in the index. Changes that were not published yet may have
+/// replaced some of them, and the slots of those may be stored or not.
 fn compare_with_index(
     region: &Region,
     key_hash: KeyHash<'_>,
@@ -428,8 +428,8 @@ fn is_in_index(region: &Region, hash: u64, addr: Addr) -> Result<bool> {
     Err(disagreement("lines of a chain", LIVE_OFFSET, line_count, line_count + 1))
 }
 
-/// Returns whether compaction has made a copy that `is_meant` since `record` was written: the space was
-/// used again.
+/// Returns whether compaction has made a copy that `is_meant` since `record` was written: then the
+/// space of the original was reused.
 fn is_moved_to(
     region: &Region,
     last: &VecDeque<LastChange<'_>>,
@@ -441,7 +441,7 @@ fn is_moved_to(
     let mut moves = later.filter(|later| later.header.kind == RecordKind::Relocate);
     moves.any(|record| {
         let mut is_there = false;
-        // Copies whose space has another use by now are those of a later record.
+        // A copy whose space has another use by now belongs to a later record.
         let _ = Relocation::decode(&record).and_then(|relocation| {
             let each = |copy: Record<'_>, _| is_there |= is_meant(copy);
             relocation.for_each_copy(&region.view, each)

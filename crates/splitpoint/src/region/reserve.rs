@@ -206,7 +206,7 @@ impl Extents {
 
     fn hold_places(&mut self, needs: Needs) -> Result<()> {
         while self.places_missing(needs) > 0 {
-            // Those that have become too small stay until there is a larger one.
+            // Extents that have become too small stay until there is a larger one.
             let extent = self.hold_place(needs).inspect_err(|_| self.hold_least_place(needs))?;
             self.reserve.places.push(extent);
             let too_small = |extent: &Extent| extent.count * GRANULE_BYTES < needs.place_bytes;
@@ -270,8 +270,8 @@ impl Extents {
         places.filter(is_large).count()
     }
 
-    /// Does the same as [`hold_one`](Self::hold_one), but of a file system on which the reserve was never
-    /// whole it leaves puts as much as it takes.
+    /// As [`hold_one`](Self::hold_one), but on a file system on which the reserve was never
+    /// complete, it leaves as much space for puts as it takes.
     fn hold_share(&mut self, bytes: u64, alignment: u64, tries: usize) -> Result<Extent> {
         let (count, granules) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
         if let Some(extent) = self.hold_inside(count, granules, tries)? {
@@ -299,7 +299,8 @@ impl Extents {
     ///
     /// # Errors
     ///
-    /// Those of the device, behind which no other place is tried: a handle that has failed stores nothing.
+    /// Those of the device. After one, no other place is tried, since a handle that has failed
+    /// stores nothing more.
     fn hold_inside(&mut self, count: u64, alignment: u64, tries: usize) -> Result<Option<Extent>> {
         let bytes = count * GRANULE_BYTES;
         for extent in self.space.candidates(count, alignment, tries) {

@@ -464,8 +464,8 @@ impl Storage for Anon {
         Ok(())
     }
 
-    /// Does nothing: new memory is zero. A segment that is used again has the bytes of its last use,
-    /// which nobody reads.
+    /// Does nothing: new memory is zero. A reused segment has the bytes of its last use, which are
+    /// never read.
     fn write_zeros(&self, _: u64, _: u64) -> io::Result<()> {
         Ok(())
     }

@@ -274,11 +274,14 @@ fn fill_holes(file: &File, range: &Range<u64>, mark: Option<u64>) -> io::Result<
     }
 }
 
-/// Returns where the first hole from `start` on is; `None` if other threads look for ones all the time.
+/// Returns the offset of the first hole from `start` on; `None` if other threads kept the lock for
+/// too long.
 ///
-/// The kernel answers by the position of the description, which goes back to its `mark`: any number of threads may
-/// look. Where there is none, it may be the program's, to which a second thread would give the answer of the first
-/// back. So one looks at a time, and nobody waits for ever, since a fork may have left the lock taken.
+/// The kernel answers by moving the file position of the description, which is then set back to
+/// `mark`: with a mark, any number of threads may search at once. Without one, the position may
+/// belong to the program, and a second thread would take the answer for the first for that position
+/// and restore it. So only one thread searches at a time; and none waits for the lock forever,
+/// since a fork may have left it locked.
 fn first_hole(file: &File, start: u64, mark: Option<u64>) -> Result<Option<u64>, Errno> {
     if let Some(mark) = mark {
         return hole_and_back(file, start, Ok(mark)).map(Some);
@@ -294,7 +297,7 @@ fn first_hole(file: &File, start: u64, mark: Option<u64>) -> Result<Option<u64>,
     Ok(None)
 }
 
-/// Of the thread that looks for a hole in a file whose position is the program's.
+/// Held by the thread that searches for a hole in a file whose position belongs to the program.
 static LOOKING: Mutex<()> = Mutex::new(());
 const LOOKS_MAX: u32 = 100;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

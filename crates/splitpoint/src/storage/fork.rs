@@ -26,8 +26,8 @@ static NOWHERE: AtomicU32 = AtomicU32::new(0);
 impl Origin {
     /// Returns this process.
     pub(crate) fn here() -> Self {
-        /// The number of the process that numbered itself last. A child gets it from its parent, and
-        /// goes on from there.
+        /// The number of the process that numbered itself last. A child inherits it from its parent
+        /// and counts on from it.
         static LAST: AtomicU32 = AtomicU32::new(0);
 
         let Some(word) = wiped_word() else {
@@ -80,12 +80,13 @@ impl Default for Origin {
 fn wiped_word() -> Option<&'static AtomicU32> {
     use std::sync::atomic::AtomicPtr;
 
-    /// Leads to [`NOWHERE`] if there is none, and nowhere before somebody has asked.
+    /// Points to [`NOWHERE`] if there is no such word, and is null before the first call.
     static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
     let none = (&raw const NOWHERE).cast_mut();
     let mut word = WORD.load(Ordering::Acquire);
     if word.is_null() {
-        // No thread waits for another one here, as a child of a fork would for ever. The first one counts.
+        // No thread may wait for another here, since a child of a fork could wait forever. The
+        // first result is the one that counts.
         let new = map_wiped_word().unwrap_or(none);
         let stored = WORD.compare_exchange(word, new, Ordering::AcqRel, Ordering::Acquire);
         word = stored.map_or_else(|first| first, |_| new);

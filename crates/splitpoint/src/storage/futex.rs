@@ -11,7 +11,7 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, most: Duration) {
     use rustix::thread::futex::{Flags, Timespec, wait};
     let most =
         Timespec { tv_sec: most.as_secs().cast_signed(), tv_nsec: most.subsec_nanos().into() };
-    // Every error is a reason to look again: another value, the time, a signal.
+    // Every error is a reason for the caller to check again: another value, a timeout, a signal.
     if wait(word, Flags::empty(), expected, Some(&most)) == Err(rustix::io::Errno::NOSYS) {
         std::thread::sleep(Duration::from_micros(50));
     }

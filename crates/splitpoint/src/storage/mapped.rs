@@ -564,7 +564,7 @@ fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
 pub(super) fn boot_id() -> [u8; 16] {
     static HALVES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);
-    // No thread waits for another one that reads it, as a child of a fork would for ever.
+    // No thread may wait for another that reads the id, since a child of a fork could wait forever.
     if !IS_KNOWN.load(Ordering::Acquire) {
         let Some(id) = read_boot_id() else { return [0; 16] };
         for (half, bytes) in HALVES.iter().zip(id.as_chunks().0) {

@@ -84,7 +84,7 @@ impl Pages {
         self.fault_in_span(self.span);
     }
 
-    /// Does the same as [`fault_in`](Self::fault_in) with a part of them.
+    /// As [`fault_in`](Self::fault_in), for a part of the pages.
     pub(crate) fn fault_in_part(&self, part: std::ops::Range<u64>) {
         let Span { base, bytes } = self.span;
         assert!(part.start <= part.end && part.end <= bytes);
@@ -106,7 +106,7 @@ impl Pages {
         [base, last].into_iter().all(|base| can_be_stored_to(Span { base, bytes: GRANULE_BYTES }))
     }
 
-    /// Does the same as [`fault_in`](Self::fault_in) with huge pages, if the file system has them.
+    /// As [`fault_in`](Self::fault_in), with huge pages if the file system has them.
     pub(crate) fn fault_in_huge(&self) {
         // Without a huge page, small ones do.
         let _ = advise(self.span, Advice::LinuxHugepage);

@@ -52,7 +52,7 @@ impl RawFile {
         Self::open_with(path, wait_max, || ())
     }
 
-    /// Does the same as [`open`](Self::open), and calls `before_lock` between each opening and the lock.
+    /// As [`open`](Self::open), but calls `before_lock` between each open and the lock.
     ///
     /// Until the lock a writer may make the file longer, or a rehash give its name to another one. So only what
     /// is found under the lock counts.

@@ -172,7 +172,7 @@ impl UnnamedBytes {
         }
         self.tail.clear();
         self.written_bytes = bytes;
-        // Where that fails, the room is used again by what comes.
+        // If that fails, later writes reuse the space.
         let _ = self.file.file.checked().and_then(|file| file.set_len(bytes));
     }
 }

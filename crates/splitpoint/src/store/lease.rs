@@ -51,8 +51,9 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_millis(4);
 const TIME_IN_ROW: Duration = Duration::from_micros(500);
 /// How long the keeper of a place that is wanted waits for another change.
 const NEXT_CHANGE: Duration = Duration::from_micros(200);
-/// After how many turns in a row a handle keeps its place: one that makes a few changes and is closed
-/// needs no thread. If others have had turns between them, after so many in all.
+/// After how many turns in a row a handle keeps the writer's place, and after how many in all if
+/// other handles have had turns in between. A handle that makes a few changes and is closed thus
+/// needs no thread.
 const KEPT_AFTER: u32 = 16;
 const KEPT_AFTER_IN_ALL: u32 = 64;
 /// After how many in a row if it has the thread: those who make single changes one after the other would
