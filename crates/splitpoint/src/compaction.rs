@@ -5,7 +5,7 @@
 //! changes that make compaction necessary pay for it, so there is no backlog and no pause.
 //!
 //! ```text
-//! victim   | dead | LIVE | dead | dead | LIVE | LINK |     emptied, waits, is used again
+//! victim   | dead | LIVE | dead | dead | LIVE | LINK |     emptied, waits, is reused
 //!                    |                    `-------------.
 //!                    `-------------.                    |
 //! compacted head   | moved | moved | LIVE               LIVE ...
@@ -694,7 +694,8 @@ mod tests {
         assert_eq!(chosen.map(|chosen| chosen.offset), Some(UNIT));
     }
 
-    /// Returns the table of a log of so many units, in segments of 16, each with `dead_bytes`.
+    /// Returns the table of a log of `units` units, in segments of 16 units, each with
+    /// `dead_bytes`.
     fn large_table(dead_bytes: u64) -> SegmentTable {
         let mut table = SegmentTable::new(4096);
         for offset in (0..UNITS_LOOKED_AT + 16).step_by(16).map(|unit| unit * 4096) {
@@ -914,7 +915,7 @@ mod tests {
         before.retire(0..UNIT, false, death(10), 4);
         before.retire(UNIT..2 * UNIT, false, death(20), 5);
         before.retire(2 * UNIT..3 * UNIT, true, death(30), 6);
-        // The first was used again and emptied again; the last one nobody knew.
+        // The first was reused and emptied again; the last one was unknown.
         for (at, sequence) in [(3, 7), (0, 8), (1, 5), (2, 6)] {
             after.retire(at * UNIT..(at + 1) * UNIT, at == 2, death(90), sequence);
         }

@@ -1,4 +1,4 @@
-//! The pass of a check over the segments of a table whose space is used again.
+//! The pass of a check over the segments of a table that reuses space.
 //!
 //! Which records are live is known to the index alone. So every record of a segment in use must be
 //! valid, the records that slots hold must be among them, and their bytes must add up to the counts.

@@ -204,8 +204,9 @@ impl Cursor {
     ///
     /// # Cost
     ///
-    /// The first call of a walk is a lookup. From then on, values of at most 1,024 bytes are read with the keys,
-    /// so a call looks up the key only if the store has changed since, or if the value is larger.
+    /// The first call of a walk is a lookup. From then on, values of at most 1,024 bytes are read
+    /// with the keys, so a call looks up the key only if the store has changed since or the value
+    /// is larger.
     ///
     /// # Examples
     ///

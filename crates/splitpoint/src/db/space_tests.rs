@@ -57,7 +57,8 @@ fn a_range_that_the_system_does_not_take_back_keeps_no_other_range() {
     assert_eq!(warm_bytes(&db), 0);
 }
 
-/// The process that was killed knew which free ranges keep their pages; each one after it would leave as many again.
+/// Only the killed process knew which free ranges keep their pages; without a remedy, each process
+/// killed after it would leave as many more.
 #[test]
 fn what_a_killed_process_has_left_free_gives_its_blocks_back() {
     let disk = SimDisk::new();

@@ -157,8 +157,7 @@ pub(crate) fn split<L: Lines + ?Sized>(
     shorten_chain(lines, pool, plan.lower, shape, scratch)
 }
 
-/// Tells readers that what they have looked at may be used for something else from now on, so that they
-/// look again.
+/// Tells readers that the lines they have read may be reused from now on, so that they retry.
 pub(crate) fn change_epoch<L: Lines + ?Sized>(lines: &L) {
     publish(lines, Shape::of_word(lines.shape().load(Ordering::Relaxed)).in_next_epoch());
 }

@@ -417,7 +417,9 @@ pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>, lsn: u64) -> R
     Ok(record)
 }
 
-/// Returns the big record that the BIGPUT record with the number `lsn` names. Others that have used the same space may be valid.
+/// Returns the big record that the BIGPUT record with the log sequence number `lsn` names. Compares
+/// the segment header with that number, since an earlier big record in the same space may be valid
+/// too.
 fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>, lsn: u64) -> Result<Record<'a>> {
     let (offset, segment_bytes) = big_target(naming)?;
     let header = view.segment(offset)?;

@@ -261,7 +261,7 @@ struct Order {
     /// Log segments by the one before them.
     followers: BTreeMap<u64, Vec<u64>>,
     trees: BTreeMap<u64, Tree>,
-    /// What [`roots_of`] returned and has not been looked at.
+    /// The roots from [`roots_of`] that have not been examined yet.
     roots: Vec<(Segment, Segment)>,
     /// Segments that lead to the known end.
     known: BTreeSet<u64>,

@@ -26,10 +26,10 @@
 //!
 //! # Locks of the program
 //!
-//! A program may lock the whole file with the older locks of `fcntl`, up to infinity, and so these bytes:
-//! its own calls would wait for it for ever. A lock of its process that begins before these bytes is the
-//! program's, and is taken off them ([`take_from_own_process`]). It holds for the rest of the file, and keeps
-//! out whom it kept out, except from these bytes.
+//! A program may lock the whole file with the older locks of `fcntl`, up to infinity, and so these
+//! bytes: its own calls would wait for it forever. A lock of its process that begins before these
+//! bytes is the program's, and is taken off them ([`take_from_own_process`]). It holds for the rest
+//! of the file, and keeps out whom it kept out, except from these bytes.
 //!
 //! # Source
 //!

@@ -244,8 +244,8 @@ fn is_whole(extents: &[FiemapExtent], range: &Range<u64>) -> bool {
     end >= range.end
 }
 
-/// Returns the bytes of the file system that are free for unprivileged programs; the largest number if it counts
-/// none, as a tmpfs without a limit.
+/// Returns the bytes of the file system that are free for unprivileged programs; the maximum if it
+/// does not count them, like a tmpfs without a limit.
 pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
     let system = rustix::fs::fstatvfs(file)?;
     if system.f_blocks == 0 {

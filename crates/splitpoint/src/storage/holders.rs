@@ -111,8 +111,8 @@ fn push(holders: &mut Vec<Holder>, holder: Holder) {
     }
 }
 
-/// Returns the word of the live header that names a writer of this file: a copy of one that was open has that of
-/// a process which has another file.
+/// Returns the word of the live header that names the writer, if it names one of this file: a copy
+/// of a file that was open has the word of a process that writes the original.
 pub(super) fn writer_word(file: &File) -> Option<[u8; 8]> {
     let read = |offset| {
         let mut word = [0; 8];

@@ -603,8 +603,9 @@ fn look_at(file: File) -> io::Result<(Arc<OwnFile>, (Identity, u64))> {
     let wanted = StatxFlags::from_bits_retain(UNIQUE) | Status::WANTED | StatxFlags::BTIME;
     let found = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).ok();
     let has = |found: &Statx, bits: u32| found.stx_mask & bits == bits;
-    // All subvolumes of btrfs share the mount. Each has a device, whose number another one gets once it is deleted;
-    // and a snapshot has the inodes and birth times of its original.
+    // All subvolumes of a btrfs share the mount. Each has a device number, which another subvolume
+    // may get once this one is deleted; and a snapshot has the inode numbers and birth times of its
+    // original.
     let mixed = |mount: u64| {
         rustix::fs::fstatvfs(&file)
             .map_or(0, |system| mount ^ system.f_fsid.wrapping_mul(FILE_SYSTEM_FACTOR))

@@ -156,8 +156,8 @@ impl Drop for OwnFile {
     }
 }
 
-/// Lets all descriptors of this process that lead to the file at `path` lead to `stranger`, and returns how many: a
-/// program has closed them, and opened that file.
+/// Makes all descriptors of this process for the file at `path` refer to `stranger`, and returns
+/// how many there are: as if the program had closed them and opened that file.
 #[cfg(all(test, not(loom), not(miri)))]
 pub(crate) fn replace_descriptors(path: &std::path::Path, stranger: &File) -> usize {
     use std::os::fd::{FromRawFd as _, OwnedFd};
