@@ -12,13 +12,21 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, code(error.kind()), number, &text(error), error.path())
 }
 
-/// Returns the exception for an error of the file `path`, which its message names.
+/// Returns the exception for an error of the file `path`, which it names.
 pub(crate) fn raise_about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
-    if error.kind() != ErrorKind::Corrupt {
+    if error.path().is_some() {
         return raise(py, error);
     }
-    let message =
-        format!("`{0}`: {error}; `splitpoint check {0}` lists all damage", path.display());
+    let file = path.display();
+    let message = match error.kind() {
+        ErrorKind::Corrupt => {
+            format!("`{file}`: {error}; `splitpoint check {file}` lists all damage")
+        }
+        ErrorKind::Poisoned => format!("`{file}`: {error}; close the table, and open it again"),
+        // What is invalid is an argument of the program's.
+        ErrorKind::Invalid => error.to_string(),
+        _ => format!("`{file}`: {error}"),
+    };
     exception(py, code(error.kind()), None, &message, Some(path))
 }
 

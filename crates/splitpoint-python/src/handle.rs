@@ -416,7 +416,8 @@ impl Handle {
             // In a child a thread of the parent may hold their locks.
             opened.end_attached(py);
         }
-        py.detach(|| close(opened)).map_err(|error| error::raise(py, &error))
+        let path = opened.path().to_path_buf();
+        py.detach(|| close(opened)).map_err(|error| error::raise_about(py, &path, &error))
     }
 
     /// Moves the live records of a store into a new file of the same name, as small as they allow.
@@ -460,6 +461,7 @@ impl Handle {
                 return Err(locked(&path));
             }
         };
+        let path = origin.path.clone();
         let reopened = py.detach(|| {
             access.close()?;
             let moved = rehash(&absolute);
@@ -471,7 +473,7 @@ impl Handle {
             set(Call::new(opened));
             moved
         });
-        moved.map(drop).map_err(|error| error::raise(py, &error))
+        moved.map(drop).map_err(|error| error::raise_about(py, &path, &error))
     }
 
     /// Returns whether the table is a store in a file.
@@ -485,7 +487,7 @@ impl Handle {
         let has_file = !opened.table().capabilities().durability.is_empty();
         let Access::Store(store) = &opened.access else { return Ok(false) };
         if opened.is_read_only {
-            return Err(error::raise(py, &Error::ReadOnly));
+            return Err(opened.raise(py, &Error::ReadOnly));
         }
         let readers = py.detach(|| Ok(store.stats()?.readers));
         let readers = readers.map_err(|error| opened.raise(py, &error))?;

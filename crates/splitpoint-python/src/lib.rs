@@ -25,6 +25,7 @@ mod handle;
 mod interpreter;
 mod lab;
 mod number;
+mod objects;
 mod opening;
 mod pairs;
 mod pinned;

@@ -5,13 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
 use self_cell::self_cell;
 use splitpoint::{Entries, Entry, Error, Result};
 
-use crate::error;
 use crate::handle::{Access, Opened, Origin};
 use crate::snapshot::Moment;
+use crate::{error, objects};
 
 /// Records that an iterator takes from the scan at a time, without the interpreter's lock.
 const AHEAD: usize = 64;
@@ -67,13 +66,13 @@ self_cell!(
 );
 
 /// A key and its value, copied.
-pub(crate) type Record = (Box<[u8]>, Box<[u8]>);
+pub(crate) type Record = (Vec<u8>, Vec<u8>);
 
 /// The records that a scan has read ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     records: VecDeque<Record>,
-    /// The damage behind them, where the scan ended.
+    /// The error behind them: damage, where the scan ended, or no memory for a copy.
     damage: Option<Error>,
     /// An iterator that has ended stays so, whatever is stored later.
     is_done: bool,
@@ -104,18 +103,21 @@ impl Ahead {
     ) {
         let mut bytes = 0;
         while self.records.len() < AHEAD && bytes < AHEAD_BYTES {
-            match read() {
-                None => {
-                    self.is_done = true;
-                    break;
+            let Some(entry) = read() else {
+                self.is_done = true;
+                break;
+            };
+            let record = entry.and_then(|entry| {
+                let value = if has_values { &entry.value[..] } else { &[] };
+                Ok((objects::copied(&entry.key)?, objects::copied(value)?))
+            });
+            match record {
+                Ok(record) => {
+                    bytes += record.0.len() + record.1.len();
+                    self.records.push_back(record);
                 }
-                Some(Ok(entry)) => {
-                    let value = if has_values { &entry.value[..] } else { &[] };
-                    bytes += entry.key.len() + value.len();
-                    self.records.push_back(((*entry.key).into(), value.into()));
-                }
-                Some(Err(error)) => {
-                    self.damage = Some(error);
+                Err(error) => {
+                    (self.damage, self.is_done) = (Some(error), true);
                     break;
                 }
             }
@@ -216,11 +218,10 @@ impl Scan {
             None => self.next_unread(py)?,
         };
         let Some((key, value)) = record else { return Ok(None) };
-        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         Ok(Some(match self.part {
-            Part::Keys => bytes(&key).into_any(),
-            Part::Values => bytes(&value).into_any(),
-            Part::Items => PyTuple::new(py, [bytes(&key), bytes(&value)])?.into_any(),
+            Part::Keys => objects::bytes(py, &key)?.into_any(),
+            Part::Values => objects::bytes(py, &value)?.into_any(),
+            Part::Items => objects::pair(py, &key, &value)?.into_any(),
         }))
     }
 }

@@ -11,7 +11,7 @@ use self_cell::self_cell;
 use crate::handle::{Attached, Opened, Origin};
 use crate::scan::{Part, Scan, Source, Walk};
 use crate::table::{Table, get_in_chunks};
-use crate::{bytes, error};
+use crate::{bytes, error, objects};
 
 type View<'table> = splitpoint::Snapshot<'table>;
 
@@ -56,7 +56,7 @@ impl Snapshot {
         let (key, moment) = (bytes::key(key)?, self.moment(py)?);
         let found = moment.borrow_dependent().get(key.as_slice());
         let found = found.map_err(|error| moment.borrow_owner().raise(py, &error))?;
-        Ok(found.map(|value| PyBytes::new(py, &value)))
+        found.map(|value| objects::bytes(py, &value)).transpose()
     }
 
     fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {

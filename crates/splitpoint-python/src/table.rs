@@ -15,7 +15,7 @@ use crate::opening::{self, Flag};
 use crate::pairs::pairs_of;
 use crate::pinned::Pinned;
 use crate::scan::{Part, Scan, Source, Walk};
-use crate::{durability, error, number, watch};
+use crate::{durability, error, number, objects, watch};
 
 /// Keys that `get_many` looks up between two looks for Ctrl-C, and records that `put_many` stores.
 const CHUNK: usize = 1024;
@@ -68,13 +68,14 @@ impl Table {
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = bytes::key(key)?;
-        self.brief(py, |opened| {
+        let found = self.brief(py, |opened| {
             let value = match &opened.access {
                 Access::Store(store) => store.get(key.as_slice())?,
                 Access::Other(table) => table.get_bytes(key.as_slice())?,
             };
-            Ok(value.map(|value| PyBytes::new(py, &value)))
-        })
+            Ok(value.map(|value| objects::bytes(py, &value)))
+        })?;
+        found.transpose()
     }
 
     fn put_mode(
@@ -254,7 +255,7 @@ impl Table {
             }
             Ok(taken)
         })?;
-        Ok(taken.map(|value| PyBytes::new(py, &value)))
+        taken.map(|value| objects::bytes(py, &value)).transpose()
     }
 
     /// Return the values of `keys` in a list, in the same order, with `default` for a missing key.
@@ -538,7 +539,7 @@ pub(crate) fn get_in_chunks<'py, 'table>(
 ) -> PyResult<Bound<'py, PyList>> {
     let py = keys.py();
     let default = default.unwrap_or_else(|| py.None().into_bound(py));
-    let mut values: Vec<Bound<'py, PyAny>> = Vec::with_capacity(BATCH);
+    let values = PyList::empty(py);
     let mut keys = keys.try_iter()?;
     let mut chunk: Vec<ByteString<'py>> = Vec::with_capacity(BATCH);
     loop {
@@ -549,13 +550,13 @@ pub(crate) fn get_in_chunks<'py, 'table>(
         let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
         let found = py.detach(|| find(&slices));
         for value in found.map_err(|error| opened.raise(py, &error))? {
-            values.push(match value {
-                Some(value) => PyBytes::new(py, &value).into_any(),
-                None => default.clone(),
-            });
+            match value {
+                Some(value) => values.append(objects::bytes(py, &value)?)?,
+                None => values.append(&default)?,
+            }
         }
         if chunk.len() < CHUNK {
-            return PyList::new(py, values);
+            return Ok(values);
         }
         py.check_signals()?;
     }

@@ -12,7 +12,7 @@ use splitpoint::{Error, Result, TransactionScan};
 use crate::handle::{Attached, Opened, Origin};
 use crate::scan::{Ahead, Next, Part, Record, Scan, Walks};
 use crate::table::{Table, level};
-use crate::{bytes, error};
+use crate::{bytes, error, objects};
 
 /// A transaction and the scans of it that go on.
 struct Parts<'table> {
@@ -150,9 +150,10 @@ impl Transaction {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = bytes::key(key)?;
         let key = key.as_slice();
-        let found = self
-            .with(py, |transaction| Ok(transaction.get(key)?.map(splitpoint::Value::into_vec)))?;
-        Ok(found.map(|value| PyBytes::new(py, &value)))
+        let found = self.with(py, |transaction| {
+            transaction.get(key)?.map(|value| objects::copied(&value)).transpose()
+        })?;
+        found.map(|value| objects::bytes(py, &value)).transpose()
     }
 
     fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {

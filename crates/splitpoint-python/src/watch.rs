@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use splitpoint::Result;
+use splitpoint::{Error, Result};
 
 use crate::handle::Opened;
 
@@ -42,7 +42,7 @@ impl Watch<'_> {
 /// # Errors
 ///
 /// The exception of `progress` or of a signal handler, which ends the work; that of an error of the
-/// work.
+/// work, or of the thread, if the system gives none.
 pub(crate) fn run<R: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
@@ -55,7 +55,13 @@ pub(crate) fn run<R: Send>(
     let watch = Watch { progress: sender, is_stopped };
     let (made, stopped) = py.detach(move || {
         thread::scope(|scope| {
-            let worker = scope.spawn(move || work(watch));
+            let worker = match thread::Builder::new().spawn_scoped(scope, move || work(watch)) {
+                Ok(worker) => worker,
+                Err(source) => {
+                    let (action, path) = ("start a thread for", opened.path().to_path_buf());
+                    return (Err(Error::Io { action, path, source }), None);
+                }
+            };
             let mut stopped = None;
             loop {
                 let noted = match receiver.recv_timeout(LOOK) {

@@ -66,6 +66,8 @@ class Flags(Scratch):
                     call()
                 self.assertEqual(caught.exception.code, "read_only")
                 self.assertEqual(caught.exception.errno, errno.EACCES)
+                self.assertEqual(caught.exception.filename, self.path())
+                self.assertIn(self.path(), str(caught.exception))
             self.assertEqual(dict(table), {b"key": b"value"})
 
     def test_other_letters_are_value_errors_that_name_them(self):

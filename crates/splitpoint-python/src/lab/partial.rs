@@ -10,7 +10,7 @@ use splitpoint_lab::{KeySketch, PartialStats, Report, Setup, Specimen};
 
 use super::study::Study;
 use super::{buckets_for, keys, no_keys, raise, reduction_of, setup};
-use crate::{error, number};
+use crate::{error, number, objects};
 
 /// Bytes of keys that are copied before they are counted.
 const BATCH_BYTES: u64 = 1 << 24;
@@ -57,8 +57,8 @@ impl Sketch {
         Ok(Self(Mutex::new(keys)))
     }
 
-    fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.keys().encode())
+    fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        objects::bytes(py, &self.keys().encode())
     }
 
     fn merged(&self, other: &Self) -> Self {
@@ -116,9 +116,9 @@ impl Counts {
             .map_err(|error| raise(py, &error))
     }
 
-    fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.stats().encode());
-        PyBytes::new(py, &bytes)
+        objects::bytes(py, &bytes)
     }
 
     /// Returns the counts of the keys of both.

@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use splitpoint_lab::document::Look;
 use splitpoint_lab::drive::{self, Limits};
@@ -76,16 +77,24 @@ impl Watch for Watching {
 }
 
 /// Runs `work` in another thread, while this one, which alone gets signals, looks for Ctrl-C.
-fn watched<R: Send>(py: Python<'_>, calls: &Calls, work: impl FnOnce() -> R + Send) -> R {
+///
+/// # Errors
+///
+/// `OSError` if the system gives no thread.
+fn watched<R: Send>(py: Python<'_>, calls: &Calls, work: impl FnOnce() -> R + Send) -> PyResult<R> {
     py.detach(|| {
         thread::scope(|scope| {
             let (done, is_done) = mpsc::channel();
-            let worker = scope.spawn(move || {
+            let work = move || {
                 let result = work();
                 // Nobody waits if this thread has panicked.
                 let _ = done.send(());
                 result
-            });
+            };
+            let worker = thread::Builder::new().spawn_scoped(scope, work).map_err(|cause| {
+                let message = format!("cannot start a thread: {cause}");
+                PyOSError::new_err((cause.raw_os_error(), message))
+            })?;
             while is_done.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 let looked = Python::attach(|py| {
                     py.check_signals()?;
@@ -95,7 +104,7 @@ fn watched<R: Send>(py: Python<'_>, calls: &Calls, work: impl FnOnce() -> R + Se
                     calls.fail(interrupt);
                 }
             }
-            worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+            Ok(worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })
     })
 }
@@ -211,7 +220,7 @@ pub(super) fn measure(
             return Err(no_keys(py));
         }
         let mut watch = Watching(calls.clone());
-        let study = watched(py, &calls, || plan.run(held, &mut watch));
+        let study = watched(py, &calls, || plan.run(held, &mut watch))?;
         study.map(Study::new).map_err(|message| error::invalid(py, &message))
     };
     let measured = measured();

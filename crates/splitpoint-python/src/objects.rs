@@ -1,0 +1,59 @@
+//! Objects of Python that hold what the table returns. Where memory is short they are an error: the
+//! constructors of `PyO3` panic then.
+
+#![allow(unsafe_code, reason = "PyO3 has no constructors that return an error and copy once")]
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use splitpoint::{Error, Result};
+
+/// Returns a copy of `bytes` for Python.
+///
+/// # Errors
+///
+/// `MemoryError`.
+#[inline]
+pub(crate) fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // A slice has at most `isize::MAX` bytes.
+    let len = bytes.len().cast_signed();
+    // SAFETY: `bytes` is `len` bytes to copy, and `py` shows that this thread holds the interpreter's lock.
+    let object = unsafe { ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), len) };
+    // SAFETY: the call has returned a new reference, or null and an exception.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
+    // SAFETY: it is what the call makes, a `bytes`.
+    Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// Returns a tuple of a key and its value.
+///
+/// # Errors
+///
+/// `MemoryError`.
+pub(crate) fn pair<'py>(
+    py: Python<'py>,
+    key: &[u8],
+    value: &[u8],
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (key, value) = (bytes(py, key)?, bytes(py, value)?);
+    // SAFETY: two objects follow, as the first argument says, and `py` shows that this thread holds the
+    // interpreter's lock. The tuple takes references of its own.
+    let object = unsafe { ffi::PyTuple_Pack(2, key.as_ptr(), value.as_ptr()) };
+    // SAFETY: the call has returned a new reference, or null and an exception.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
+    // SAFETY: it is what the call makes, a tuple.
+    Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// Returns a copy of `bytes` that needs no interpreter.
+///
+/// # Errors
+///
+/// [`Error::Full`] if there is no memory for it.
+pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len())
+        .map_err(|_| Error::Full { what: Error::ADDRESS_SPACE, bytes: bytes.len() as u64 })?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
