@@ -36,6 +36,11 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
+    /// Returns whether it adds a key.
+    fn is_new(&self) -> bool {
+        self.value.is_some() && self.prev.is_none()
+    }
+
     /// Returns the address and the size in bytes of the record of a put, if it was appended.
     fn appended(&self) -> Option<(Addr, u64)> {
         self.addr.map(|addr| (addr, self.record_bytes))
@@ -108,7 +113,14 @@ impl Store {
         if members.is_empty() {
             return Ok(());
         }
-        self.reserve_lines_for(writer, &members)?;
+        let bucket_count = self.shape().geometry.bucket_count();
+        let fitted = self
+            .split_for_batch(writer, &members)
+            .and_then(|()| self.reserve_lines_for(writer, &members));
+        if let Err(error) = fitted {
+            self.shrink_index_to(writer, bucket_count);
+            return Err(error);
+        }
         if let Err(error) = self.append_batch(writer, &mut members) {
             if self.group.check().is_err() {
                 // After a failed write nothing is stored, because a store through the mapping might
@@ -124,6 +136,7 @@ impl Store {
             // Publish the end of the log after them: at most one change may follow a published
             // commit.
             self.commit(writer);
+            self.shrink_index_to(writer, bucket_count);
             return Err(error);
         }
         let has_its_record = |member: &Member<'_>| member.addr.is_some() == member.value.is_some();
@@ -187,12 +200,27 @@ impl Store {
         Ok(Some(Member { key, value, hash, prev, prev_bytes, addr, record_bytes }))
     }
 
+    /// Splits the buckets that a batch with more new keys than buckets will make due. If this were done behind
+    /// it, as for other batches, all of its keys would first be in the chains of few buckets, which each of them
+    /// walks: 300,000 keys of a new store took a minute.
+    fn split_for_batch(&self, writer: &mut Writer, members: &[Member<'_>]) -> Result<()> {
+        let new_count = members.iter().filter(|member| member.is_new()).count() as u64;
+        if new_count <= self.shape().geometry.bucket_count() {
+            return Ok(());
+        }
+        match self.split_for(writer, new_count) {
+            // On a full disk the chains grow longer, and the batch may still find room.
+            Err(_) => self.group.check(),
+            done => done,
+        }
+    }
+
     /// Reserves overflow lines, so that every new key finds a slot.
     fn reserve_lines_for(&self, writer: &mut Writer, members: &[Member<'_>]) -> Result<()> {
         let geometry = self.shape().geometry;
-        let is_new = |member: &&Member<'_>| member.value.is_some() && member.prev.is_none();
+        let new = members.iter().filter(|member| member.is_new());
         let mut buckets: Vec<BucketIndex> =
-            members.iter().filter(is_new).map(|member| geometry.bucket_of(member.hash)).collect();
+            new.map(|member| geometry.bucket_of(member.hash)).collect();
         buckets.sort_unstable();
         let mut line_count = 0;
         for new in buckets.chunk_by(|a, b| a == b) {

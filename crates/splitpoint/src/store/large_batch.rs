@@ -36,7 +36,7 @@ impl Store {
     }
 
     /// Merges the buckets again that were split for changes which were not made.
-    fn shrink_index_to(&self, writer: &mut Writer, bucket_count: u64) {
+    pub(super) fn shrink_index_to(&self, writer: &mut Writer, bucket_count: u64) {
         let mut count = self.shape().geometry.bucket_count();
         while count > bucket_count && self.group.check().is_ok() {
             self.merge_if_due(writer);

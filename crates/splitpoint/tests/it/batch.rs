@@ -150,3 +150,22 @@ fn a_batch_that_fails_anywhere_has_changed_nothing() {
         }
     }
 }
+
+#[test]
+fn a_batch_of_many_new_keys_never_has_them_all_in_a_few_chains() {
+    const COUNT: u32 = 20_000;
+    let keys: Vec<[u8; 4]> = (0..COUNT).map(u32::to_le_bytes).collect();
+    let batch: Vec<Change<'_>> = keys.iter().map(|key| put(key, key)).collect();
+    let lines_of = |fill: &dyn Fn(&splitpoint::Db)| {
+        let db = Options::new().in_memory().unwrap();
+        fill(&db);
+        assert_eq!(db.len(), u64::from(COUNT));
+        let stats = db.stats().unwrap();
+        stats.overflow_line_count + stats.overflow_line_free_count
+    };
+    // Lines that were in use for a moment are counted too: they stay, as free ones.
+    let by_puts = lines_of(&|db| keys.iter().for_each(|key| db.put(key, key).unwrap()));
+    let by_batch = lines_of(&|db| db.apply(&batch).unwrap());
+    let in_one_chain = u64::from(COUNT) / 7;
+    assert!(by_batch <= 2 * by_puts && by_puts < in_one_chain / 2, "{by_batch}, {by_puts} by puts");
+}
