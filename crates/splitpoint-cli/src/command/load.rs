@@ -379,7 +379,9 @@ impl Load<'_> {
         // At most two batches are in flight, so memory is bounded for any input.
         let (sender, receiver) = mpsc::sync_channel(1);
         // In a separate thread, because a read that waits for a pipe cannot be interrupted.
-        thread::spawn(move || read_batches(input, reader, &sender));
+        thread::Builder::new()
+            .spawn(move || read_batches(input, reader, &sender))
+            .map_err(|error| Stop::Store(Failure::io("start a thread", &error)))?;
         self.store_batches(&receiver)
     }
 

@@ -1,6 +1,6 @@
 //! `splitpoint load`.
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Outcome, Sandbox};
 
 #[test]
 fn load_makes_a_store_and_says_what_it_did() {
@@ -53,6 +53,22 @@ fn load_stores_what_comes_before_an_error_and_tells_its_line() {
          hint: loaded 1 record before the error; correct the input and load it again\n",
     );
     sandbox.run(&["count", "a.spt"]).check(0, "3\n", "");
+}
+
+/// A stack of no machine's size stands for a limit on threads, which does not hold for root.
+#[test]
+fn load_without_a_thread_is_an_error_and_makes_no_store() {
+    let sandbox = Sandbox::new();
+    sandbox.write("words", b"apple\n");
+    let mut command = sandbox.program(&["load", "a.spt", "words"]);
+    command.env("RUST_MIN_STACK", (1_u64 << 50).to_string());
+    Outcome::of(&command.output().expect("the command runs")).check(
+        5,
+        "",
+        "splitpoint: error: loaded 0 records before the error: cannot start a thread: \
+         Resource temporarily unavailable (os error 11)\n",
+    );
+    assert!(!sandbox.path("a.spt").exists());
 }
 
 #[test]
