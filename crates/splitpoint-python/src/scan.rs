@@ -16,6 +16,8 @@ use crate::{error, objects};
 const AHEAD: usize = 64;
 /// Bytes of values after which it takes no more.
 const AHEAD_BYTES: usize = 1 << 18;
+/// Bytes of a value from which on a copy may find no memory. To ask for each one costs a fifth of a scan.
+const LARGE_BYTES: usize = 1 << 16;
 
 /// The scan of the library.
 enum Records<'table> {
@@ -66,7 +68,7 @@ self_cell!(
 );
 
 /// A key and its value, copied.
-pub(crate) type Record = (Vec<u8>, Vec<u8>);
+pub(crate) type Record = (Box<[u8]>, Box<[u8]>);
 
 /// The records that a scan has read ahead.
 #[derive(Debug, Default)]
@@ -103,25 +105,31 @@ impl Ahead {
     ) {
         let mut bytes = 0;
         while self.records.len() < AHEAD && bytes < AHEAD_BYTES {
-            let Some(entry) = read() else {
-                self.is_done = true;
-                break;
-            };
-            let record = entry.and_then(|entry| {
-                let value = if has_values { &entry.value[..] } else { &[] };
-                Ok((objects::copied(&entry.key)?, objects::copied(value)?))
-            });
-            match record {
-                Ok(record) => {
-                    bytes += record.0.len() + record.1.len();
-                    self.records.push_back(record);
-                }
-                Err(error) => {
-                    (self.damage, self.is_done) = (Some(error), true);
+            match read() {
+                None => {
+                    self.is_done = true;
                     break;
                 }
+                Some(Ok(entry)) => {
+                    let value = if has_values { &entry.value[..] } else { &[] };
+                    bytes += entry.key.len() + value.len();
+                    let value: Box<[u8]> = if value.len() < LARGE_BYTES {
+                        value.into()
+                    } else {
+                        match objects::copied(value) {
+                            Ok(value) => value.into(),
+                            Err(error) => return self.end_with(error),
+                        }
+                    };
+                    self.records.push_back(((*entry.key).into(), value));
+                }
+                Some(Err(error)) => return self.end_with(error),
             }
         }
+    }
+
+    fn end_with(&mut self, error: Error) {
+        (self.damage, self.is_done) = (Some(error), true);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Record> {
