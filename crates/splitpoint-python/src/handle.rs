@@ -400,7 +400,7 @@ impl Handle {
         };
         taken.map_err(|views| {
             PyBufferError::new_err(format!(
-                "cannot close the table: {views} of its values are viewed; release the views first"
+                "cannot close the table: views of its values are open ({views}); release them first"
             ))
         })
     }
