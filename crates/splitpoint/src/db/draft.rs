@@ -7,7 +7,7 @@ use super::spill::{OwnChange, Spill};
 use crate::error::{Error, Result};
 use crate::key_list::KeyList;
 use crate::options::Durability;
-use crate::store::{HashedChange, Store, Writer};
+use crate::store::{Changes as _, HashedChange, Store, Writer};
 
 /// The changes of a transaction, in order. A key without a value is a delete.
 pub(super) enum Draft {
@@ -139,13 +139,10 @@ impl Draft {
             Self::Memory(list) => {
                 last_changes(list).iter().try_for_each(|(key, value)| visit(key, value.is_some()))
             }
-            Self::Files(spill) => {
-                let spill = lock(spill);
-                (0..spill.len()).try_for_each(|i| match spill.last_change(i, spill.len())? {
-                    Some((key, value)) => visit(&key, value.is_some()),
-                    None => Ok(()),
-                })
-            }
+            Self::Files(spill) => lock(spill).for_each(&mut |change| {
+                let (key, value) = change.parts();
+                visit(key, value.is_some())
+            }),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::options::{Durability, Options};
 use crate::recovery::open_storage;
 use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
-use crate::storage::unnamed_file::{UnnamedBytes, UnnamedFile};
+use crate::storage::unnamed_file::{Ahead, UnnamedBytes, UnnamedFile};
 use crate::store::{Changes, Store, in_fork};
 use crate::table::PutMode;
 
@@ -27,6 +27,8 @@ pub(super) struct Spill {
     entries: UnnamedBytes,
     newest: Store,
     added_count: u64,
+    /// How many entries have the hash of an earlier one.
+    repeated_count: u64,
     /// The process that created the files: the child of a fork shares them, and must not write to
     /// them.
     origin: Origin,
@@ -90,6 +92,7 @@ impl Spill {
             entries,
             newest,
             added_count: 0,
+            repeated_count: 0,
             origin: Origin::here(),
             is_broken: false,
         })
@@ -146,6 +149,7 @@ impl Spill {
         self.entries.append(&entry.encode())?;
         self.set_newest(hash, self.len())?;
         self.added_count = serial;
+        self.repeated_count += u64::from(earlier != 0);
         Ok(())
     }
 
@@ -178,12 +182,20 @@ impl Spill {
         self.check()?;
         let entry = self.entry(i)?;
         let key = self.key(&entry)?;
-        // Nearly always, and then nothing else need be read.
-        let is_last_of_hash = i < len && self.newest_of(entry.hash)? == i + 1;
-        if !is_last_of_hash && self.last_of(&key, entry.hash, len)? != Some(i) {
+        if !self.is_last(i, &entry, &key, len)? {
             return Ok(None);
         }
         Ok(Some((key, self.value(&entry)?)))
+    }
+
+    /// Returns whether the `i`th change is the last of its key among the first `len`.
+    fn is_last(&self, i: u64, entry: &Entry, key: &[u8], len: u64) -> Result<bool> {
+        if self.repeated_count == 0 {
+            return Ok(i < len);
+        }
+        // Usually no other key has the hash, and then no entry need be read.
+        let is_last_of_hash = i < len && self.newest_of(entry.hash)? == i + 1;
+        Ok(is_last_of_hash || self.last_of(key, entry.hash, len)? == Some(i))
     }
 
     /// Returns the serial number of the last of the first `len` changes, 0 for none of them. No other
@@ -209,6 +221,7 @@ impl Spill {
         for i in (len..self.len()).rev() {
             let last = self.entry(i)?;
             self.set_newest(last.hash, last.earlier)?;
+            self.repeated_count -= u64::from(last.earlier != 0);
             bytes = last.start;
         }
         self.entries.truncate(len * ENTRY_BYTES);
@@ -266,13 +279,62 @@ pub(super) type OwnChange = (Vec<u8>, Option<Vec<u8>>);
 
 impl Changes for Spill {
     fn for_each(&self, visit: &mut dyn FnMut(&Change<'_>) -> Result<()>) -> Result<()> {
+        self.check()?;
+        let (mut entries, mut bytes) = (Ahead::of(&self.entries), Ahead::of(&self.bytes));
         for i in 0..self.len() {
-            let Some((key, value)) = self.last_change(i, self.len())? else { continue };
-            visit(&match &value {
-                Some(value) => Change::Put { key: &key, value },
-                None => Change::Delete { key: &key },
-            })?;
+            let entry = Entry::decode(entries.read(i * ENTRY_BYTES, ENTRY_BYTES)?);
+            let value_bytes = if entry.value_bytes == NO_VALUE { 0 } else { entry.value_bytes };
+            let pair = bytes.read(entry.start, entry.key_bytes + value_bytes)?;
+            let (key, value) = pair.split_at(entry.key_bytes as usize);
+            if self.is_last(i, &entry, key, self.len())? {
+                visit(&match entry.value_bytes {
+                    NO_VALUE => Change::Delete { key },
+                    _ => Change::Put { key, value },
+                })?;
+            }
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use crate::Db;
+
+    /// Adds and takes back changes of few keys, of which several have one hash.
+    #[test]
+    fn the_last_changes_of_all_keys_are_found_after_any_number_was_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path().join("store")).unwrap();
+        for key_count in [7, 5000] {
+            let mut spill = Spill::beside(db.store()).unwrap();
+            let mut model: Vec<OwnChange> = Vec::new();
+            for i in 0..3000_u64 {
+                let number = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+                if number % 50 == 0 {
+                    let len = model.len() - (number / 50 % 80).min(model.len() as u64) as usize;
+                    spill.truncate(len as u64);
+                    model.truncate(len);
+                }
+                let key = (number % key_count).to_le_bytes().to_vec();
+                let value = (number % 3 > 0).then(|| vec![i as u8; (i % 300) as usize]);
+                spill.add(&key, value.as_deref(), number % key_count / 3).unwrap();
+                model.push((key, value));
+                if i % 100 != 99 {
+                    continue;
+                }
+                let mut found = Vec::new();
+                let note = &mut |change: &Change<'_>| {
+                    let (key, value) = change.parts();
+                    found.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+                    Ok(())
+                };
+                spill.for_each(note).unwrap();
+                let is_last = |i: usize| model[i + 1..].iter().all(|later| later.0 != model[i].0);
+                let last = (0..model.len()).filter(|&i| is_last(i)).map(|i| model[i].clone());
+                assert!(found == last.collect::<Vec<_>>(), "after {i} changes of {key_count} keys");
+            }
+        }
     }
 }
