@@ -9,8 +9,8 @@
 //!
 //! - A superblock names a checkpoint only when the checkpoint is durable, and the log up to its
 //!   commit.
-//! - The segment of the previous checkpoint is freed only when no durable superblock names it any
-//!   more; or by a close, after which nothing is allocated before a superblock without a checkpoint
+//! - The segment of the previous checkpoint is freed only when no superblock, in the page cache or
+//!   on the device, names it any more; or by a close, after which nothing is allocated before a superblock without a checkpoint
 //!   is written.
 //! - No block of an image is used before its checksum has been verified.
 //!

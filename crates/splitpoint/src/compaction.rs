@@ -574,8 +574,8 @@ impl Compaction {
         held.filter(|emptied| emptied.is_only_held(moment)).map(Emptied::bytes).sum()
     }
 
-    /// Returns the smallest log sequence number such that a moment of another process at it holds
-    /// back at most `bytes_max`; 0 if all waiting bytes are no more than that.
+    /// Returns the oldest log sequence number that a moment of another process may have and still
+    /// hold back at most `bytes_max`; 0 if all waiting bytes are no more than that.
     pub(crate) fn least_since(&self, moment: &Moment, bytes_max: u64) -> u64 {
         let mut held_bytes = 0;
         let mut held = self.waiting.iter().rev().filter(|emptied| emptied.is_only_held(moment));

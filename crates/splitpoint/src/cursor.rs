@@ -1,7 +1,7 @@
 //! Scans: they return every key of a store with its value, in the order of the file.
 //!
-//! A scan walks the segments that existed at its moment, up to the end of the log at that moment,
-//! and asks for each record whether it is the [version](crate::store::Versions) of its key. If a
+//! A scan walks the segments that existed at its moment, up to where the log and the compacted
+//! segments ended at that moment, and asks for each record whether it is the [version](crate::store::Versions) of its key. If a
 //! segment had no dead records at the moment, all of its records are versions, and the scan skips
 //! the index lookup. A scan never visits buckets in order, so splits and merges do not affect it.
 //! Exactly one record of a key is its version, so the scan returns each key once.

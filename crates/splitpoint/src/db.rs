@@ -1015,7 +1015,8 @@ impl Db {
     ///   space from being reused than [`Options::max_snapshot_pin`] allows.
     /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process starts new segments so
     ///   fast that the list of segments cannot be read consistently; also, on a handle that may not
-    ///   write to the file, if another process begins to compact the store for the first time.
+    ///   write to the file, if another process moves records during the scan while no reader has a
+    ///   place in the reader table.
     ///
     /// An item may be one of these errors, too; the scan then ends.
     ///
@@ -1264,9 +1265,10 @@ impl Db {
     ///
     /// `which` selects the sample, so pass a different number each time. The hashes of a sample
     /// have some low bits in common. It is therefore a smaller table of the same kind, and if the
-    /// hash function fits the keys, it is an unbiased sample of them. Buckets that are being split
-    /// are left out. A concurrent change may be counted or not. If the table has no more buckets
-    /// than the sample, a key that a split is moving may be counted twice.
+    /// hash function fits the keys, it is an unbiased sample of them. If one of these buckets is
+    /// split or merged meanwhile, the measurement starts over, with fewer buckets if need be. A
+    /// concurrent change may be counted or not. If the table has no more buckets than the sample, a
+    /// key that a split is moving may be counted twice.
     ///
     /// The lookups are those of all handles, in all processes, that have opened the file with
     /// [`Options::instrument`]; see [`SharedLookups`](crate::stats::SharedLookups).
@@ -1457,8 +1459,6 @@ impl Db {
 
     /// Writes a consistent copy of the store, or of a table in memory, to the file `dest` while
     /// other threads go on writing.
-    ///
-    /// The store may be a table in memory.
     ///
     /// The copy holds every change that returned before this call began, and every other one up to
     /// some moment during the call. [`Backup`] describes how it works and has options;

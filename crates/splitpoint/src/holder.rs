@@ -29,12 +29,13 @@ pub enum HolderRole {
     Writer,
     /// It changes the file by turns, and so excludes any handle that wants to be the only writer.
     TakesTurns,
-    /// It reads, and keeps its pins in the reader table, so it excludes only exclusive handles.
+    /// It reads, and keeps its pins in the reader table.
     Reader,
-    /// It reads without using the reader table, so it keeps writers out; or a program other than
-    /// this library has locked the file for reading.
+    /// It reads without the index in the file, or checks, repairs or backs up the file, so it keeps
+    /// writers out; or a program other than this library has locked the file for reading.
     KeepsWritersOut,
-    /// It has locked the complete file: a backup in progress, or another program.
+    /// It has locked the whole file: a process that is still writing this file as a copy (a backup,
+    /// a rehash or a repair), or another program.
     Locker,
 }
 

@@ -129,7 +129,8 @@ pub enum Sharing {
     /// excludes this one, a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after
     /// [`Options::lock_timeout`].
     ///
-    /// A background thread of the handle may sync its changes between calls; it takes no lock.
+    /// A background thread of the handle may sync its changes between calls. It locks bytes of the
+    /// file only while it reads the log, as a lookup does.
     ///
     /// A read-only handle that has to build an index of its own, as after a power loss, keeps
     /// writers out as with [`Exclusive`](Self::Exclusive).
@@ -376,8 +377,8 @@ impl Options {
         self
     }
 
-    /// Bounds the bytes of the log that this handle keeps in the page cache; by default the kernel
-    /// decides.
+    /// Bounds the bytes of the log that this handle keeps mapped and resident; by default the kernel
+    /// decides. The page cache may hold more.
     ///
     /// The bound does not cover the index, about 16 bytes per key. A table in memory ignores it.
     ///
@@ -729,7 +730,7 @@ impl Options {
     /// waits only for the oldest snapshot exceeds the bound, the store gives that snapshot up: its
     /// next read returns [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld).
     ///
-    /// The bound counts complete segments, and also copies that compaction has made and moved again
+    /// The bound counts entire segments, and also copies that compaction has made and moved again
     /// since: together up to three times the bytes of the replaced records. So with the default, a
     /// snapshot of a large store may be given up before every record that was live has been
     /// replaced once.

@@ -483,8 +483,8 @@ struct Opening {
 enum Tables {
     /// The store was closed.
     Clean,
-    /// A writer of this boot left them without closing; they are in the state after one of its
-    /// stores.
+    /// A writer of this boot left them, and the superblock says "not clean"; they are in the state
+    /// after one of its stores.
     Left,
     /// They cannot be trusted.
     Unknown,
@@ -779,9 +779,9 @@ fn settle_segments(
     Ok(())
 }
 
-/// Counts the bytes of segments of a compacted store again by the segment table, and has no more records dead
-/// than these segments have room for: the killed process, or the one whose checkpoint is replayed, may have
-/// noted in the table what was emptied and which big records are dead, and not in these counts.
+/// Recounts the segment bytes of a compacted store from the segment table, and bounds the dead bytes by them.
+/// The killed process, or the one whose checkpoint is replayed, may have marked emptied segments and dead big
+/// records in the table but not in these counts.
 fn count_segments_again(extents: &Extents, state: &mut CommitState) {
     let Some(segments) = extents.segments() else { return };
     let (view, live) = (&extents.region().view, extents.region().live());

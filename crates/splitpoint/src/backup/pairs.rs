@@ -98,7 +98,8 @@ fn options_for(source: &Store, writer: &Writer) -> Options {
         .segment_bytes_min(superblock.segment_bytes_min.into())
         .expected_records(writer.state.record_count)
         .durability(Durability::Buffered)
-        // The link records of big records are dead from the start and must not trigger compaction.
+        // The BIGPUT records that name big records are dead from the start and must not trigger
+        // compaction.
         .keep_dead_records()
 }
 

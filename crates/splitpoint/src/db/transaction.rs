@@ -29,8 +29,9 @@ const TRIES_WITHOUT_LOCK: u32 = 2;
 ///   transaction has read is still current; otherwise it returns [`ErrorKind::Conflict`] and
 ///   changes nothing. The commit of a transaction without changes always succeeds.
 ///
-/// A transaction takes no lock before its commit, so nobody waits for it; only its first read may
-/// wait for a change in progress. A change of a key that the transaction has not read is a blind
+/// A transaction holds no lock between its calls before its commit, so nobody waits for it, except
+/// for the last try of [`Db::transaction`](crate::Db::transaction). Its first read may wait for a
+/// change in progress. A change of a key that the transaction has not read is a blind
 /// write, and conflicts with nothing.
 ///
 /// Changes beyond [`Options::transaction_bytes`](crate::Options::transaction_bytes) spill to

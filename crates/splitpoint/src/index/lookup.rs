@@ -48,7 +48,7 @@ pub(crate) struct Candidate<'a> {
     slots: u32,
 }
 
-/// The start of a lookup: the bucket line of a hash, which may still be being prefetched.
+/// The start of a lookup: the bucket line of a hash, whose prefetch may still be in progress.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
     /// The word with the shape that led there.

@@ -18,7 +18,7 @@
 //! - When lines have moved in memory, the epoch changes before the next store to a line, and the
 //!   old copies keep their slots.
 //!
-//! `docs/design.md` proves that with these invariants a lookup needs no lock.
+//! `docs/design.md` argues why with these invariants a lookup needs no lock.
 //!
 //! # Not here
 //!

@@ -77,7 +77,7 @@ impl<'a> LogWalk<'a> {
     }
 
     /// Sets the compacted head at the start of the walk. The segments before it may be gone, so the
-    /// chain of segments is not verified beyond it.
+    /// LINK that leads to it is not verified.
     pub(crate) fn after_moves_to(self, compacted_head: u64) -> Self {
         Self { compacted_head, ..self }
     }

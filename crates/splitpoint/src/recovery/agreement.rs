@@ -17,8 +17,8 @@
 //!
 //! # Not here
 //!
-//! `Region::is_left_in_memory`, which callers ask first, says whether the kernel can have dropped
-//! pages at all.
+//! `Region::is_left_in_memory`, which callers ask first, says whether the kernel has kept the file
+//! mounted, or its inode, ever since. What remains is a failed write-back that nobody was told of.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -225,8 +225,8 @@ impl ReaderTable {
         (self.words()[USED].load(Ordering::Relaxed) as usize).min(COUNTS_PLACE)
     }
 
-    /// Returns the moment of a place, if it has one, but not one before the eviction mark: the
-    /// evicted moment may be another one of the same owner.
+    /// Returns the oldest moment of a place that counts, if it has one. If the published moment is
+    /// evicted, that is the eviction mark: a younger moment of the same owner may begin there.
     fn moment(&self, place: usize) -> Option<PublishedMoment> {
         let words = self.place(place);
         let moment = words[MOMENT].load(Ordering::SeqCst);
@@ -1189,8 +1189,8 @@ impl Seated {
     fn publish(&self, place: usize, moments: &Moments) {
         let words = self.table.place(place);
         let oldest = moments.open.first_key_value();
-        // Publish the largest bound of the place: evicting one moment evicts the other moments of
-        // the place up to it as well.
+        // Publish the largest bound of the place: an eviction mark evicts all moments of the place
+        // before it, so it may only pass what the largest bound does not cover.
         if let Some(&bytes_max) = moments.open.values().max() {
             words[MOMENT_BYTES].store(bytes_max, Ordering::Relaxed);
         }

@@ -56,10 +56,10 @@ const NEXT_CHANGE: Duration = Duration::from_micros(200);
 /// needs no thread.
 const KEPT_AFTER: u32 = 16;
 const KEPT_AFTER_IN_ALL: u32 = 64;
-/// After how many in a row if it has the thread: those who make single changes one after the other would
-/// wait for it each time.
+/// The same for a handle that already has the keeper thread: handles that make single changes in turn
+/// would otherwise wait for each other every time.
 const KEPT_AGAIN_AFTER: u32 = 2;
-/// How long it waits for the other to take it.
+/// How long a handle that gives way waits for the other one to take the place.
 const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
 /// Longest wait of a background thread for the place: calls of the program wait for that thread.
 const SILENT_MAX: Duration = Duration::from_millis(100);

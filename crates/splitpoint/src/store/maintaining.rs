@@ -172,7 +172,7 @@ impl Store {
         is_held: &mut bool,
     ) -> Result<()> {
         if writer.compacting.is_none() {
-            // Another handle compacts this store, and frees the segments that it has emptied.
+            // This handle does not compact. Handles that do free the segments that are emptied.
             done.is_done = true;
             return Ok(());
         }

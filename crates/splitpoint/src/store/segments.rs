@@ -36,11 +36,11 @@ impl Store {
     /// the log sequence number of a commit from before the search: no segment emptied by then is
     /// among them. The caller has a pin.
     ///
-    /// The segments are read before and after loading the commit. A record that is in a segment at
-    /// the commit was there at the first reading too, unless a segment was begun in between: then
-    /// the procedure starts over. The second reading sees such a segment even if it is dead again
-    /// by then, because its space is not reused while the caller has its pin, and even if it has
-    /// made the file longer.
+    /// The segments are read before and after loading the commit. Every segment that has records at
+    /// the commit was found by the first reading too, unless it was begun in between: then the
+    /// second reading finds it, and the procedure starts over. It finds such a segment even if it is
+    /// dead again by then, because its space is not reused while the caller has its pin, and even if
+    /// it has made the file longer.
     pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<u64> {
         let region = &self.region;
         let mut last_error =

@@ -27,13 +27,13 @@ pub(crate) enum Point {
 }
 
 /// Lets happen what a test has asked for.
-#[cfg(not(all(test, not(loom), not(miri))))]
+#[cfg(not(all(test, not(loom))))]
 #[inline(always)]
 pub(crate) fn at(_: Point) {}
-#[cfg(all(test, not(loom), not(miri)))]
+#[cfg(all(test, not(loom)))]
 pub(crate) use switch::{at, with};
 
-#[cfg(all(test, not(loom), not(miri)))]
+#[cfg(all(test, not(loom)))]
 mod switch {
     use std::cell::RefCell;
 
