@@ -413,8 +413,9 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let is_private = storage.is_volatile();
     let region = Arc::new(Region::new(storage, is_private)?);
     if region.live().has_failed_sync() {
-        // One of an earlier creation, which left no store: the first sync of this one writes all of it.
-        region.write_again(0, region.view.file_bytes())?;
+        // One of an earlier creation, which left no store: the first sync of this one writes what it stores to. Other
+        // handles may store to the reader table.
+        region.write_again(0, READER_TABLE_OFFSET)?;
         region.live().clear_sync_failed();
     }
     region.live().initialize();
@@ -437,6 +438,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     }
     extents.create_buckets(geometry.bucket_count())?;
     set_geometry(&region, geometry);
+    region.note_created();
     let mut superblock = region.place_superblock(&superblock, true)?;
     if superblock.has_gdbm_mark {
         // Write the first copy as well: programs look for the mark at the start of the file.

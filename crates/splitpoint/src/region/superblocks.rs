@@ -83,14 +83,30 @@ impl Region {
         Superblock::decode(&self.storage().read(offset, SUPERBLOCK_BYTES)).ok()
     }
 
-    /// Writes the superblock to both copies, "not clean", and returns it as written. Neither copy
-    /// needs to be durable.
-    ///
-    /// Only for a store without durable content, which has nothing to lose by a torn write.
-    pub(crate) fn place_both_superblocks(&self, superblock: &Superblock) -> Result<Superblock> {
-        self.note_durable_generation(superblock.generation);
+    /// Notes that this handle has created the store, and that nothing of it is durable.
+    pub(crate) fn note_created(&self) {
+        self.is_volatile_creation.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether there is nothing yet that a torn write of both superblocks could lose.
+    pub(crate) fn is_volatile_creation(&self) -> bool {
+        self.is_volatile_creation.load(Ordering::Relaxed)
+    }
+
+    /// Writes the superblock to both copies, "not clean", and returns it as written. If there is something to
+    /// lose, one copy is durable at every moment; else neither needs to be.
+    pub(crate) fn place_both_superblocks(
+        &self,
+        superblock: &Superblock,
+        has_nothing_to_lose: bool,
+    ) -> Result<Superblock> {
+        if has_nothing_to_lose {
+            self.note_durable_generation(superblock.generation);
+        }
         let first = self.place_superblock(superblock, false)?;
-        self.note_durable_generation(first.generation);
+        if has_nothing_to_lose {
+            self.note_durable_generation(first.generation);
+        }
         self.place_superblock(&first, false)
     }
 

@@ -208,7 +208,8 @@ impl Store {
         if new_count <= self.shape().geometry.bucket_count() {
             return Ok(());
         }
-        match self.split_for(writer, new_count) {
+        let deleted_count = members.iter().filter(|member| member.value.is_none()).count() as u64;
+        match self.split_for(writer, new_count.saturating_sub(deleted_count)) {
             // On a full disk the chains grow longer, and the batch may still find room.
             Err(_) => self.group.check(),
             done => done,
@@ -338,5 +339,30 @@ fn keep_last(changes: &mut Vec<HashedChange<'_>>) {
             i += 1;
             repeated.next_if_eq(&(i - 1)).is_none()
         });
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use crate::batch::Change;
+    use crate::{Options, SimDisk};
+
+    #[test]
+    fn a_large_batch_that_finds_no_room_leaves_as_many_buckets_as_there_were() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new().seed(1)).unwrap();
+        (0..2000_u32).for_each(|key| db.put(key.to_le_bytes(), "").unwrap());
+        let before = db.store().geometry().bucket_count();
+        disk.limit_to(disk.file().len() as u64 + (512 << 10));
+        let keys: Vec<[u8; 4]> = (0..20_000_u32).map(u32::to_be_bytes).collect();
+        let value = [7; 100];
+        let batch: Vec<Change<'_>> =
+            keys.iter().map(|key| Change::Put { key, value: &value }).collect();
+        db.apply(&batch).unwrap_err();
+        assert_eq!((db.len(), db.store().geometry().bucket_count()), (2000, before));
+        assert!(db.check().unwrap().is_clean());
+        disk.limit_to(u64::MAX);
+        db.apply(&batch).unwrap();
+        assert!(db.check().unwrap().is_clean());
     }
 }

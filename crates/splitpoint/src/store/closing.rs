@@ -51,12 +51,15 @@ impl Store {
             writer.mark = Mark::NotClean;
         }
         if writer.superblock.log_start == LogStart::default() {
+            // An empty store that was closed or synced is there to stay.
+            let has_nothing_to_lose = self.region.is_volatile_creation();
             // The reservation below changes the live header. After a kill or a full disk, the next
             // open must not take the changed header for one that was damaged after a clean close.
             // So both copies are first marked "not clean"; the superblocks written below overwrite
             // both again.
             if !mutant::is_made(Mutant::ReservesWhileClean) {
-                writer.superblock = self.region.place_both_superblocks(&writer.superblock)?;
+                writer.superblock =
+                    self.region.place_both_superblocks(&writer.superblock, has_nothing_to_lose)?;
             }
             self.region.set_identity();
             writer.log.reserve(0, &mut writer.extents)?;
@@ -67,7 +70,8 @@ impl Store {
             self.sync_file()?;
             let superblock = Superblock { log_start, ..writer.superblock.clone() };
             // Write both copies, so that damage to one does not leave one without a log start.
-            writer.superblock = self.region.place_both_superblocks(&superblock)?;
+            writer.superblock =
+                self.region.place_both_superblocks(&superblock, has_nothing_to_lose)?;
             // Until the first sync, a power loss may leave a store without a log, which is correct
             // because no change is durable yet. The first sync must cover the superblocks; on a
             // handle that takes turns, it covers the whole file.

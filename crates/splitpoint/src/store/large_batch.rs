@@ -37,13 +37,12 @@ impl Store {
 
     /// Merges the buckets again that were split for changes which were not made.
     pub(super) fn shrink_index_to(&self, writer: &mut Writer, bucket_count: u64) {
-        let mut count = self.shape().geometry.bucket_count();
-        while count > bucket_count && self.group.check().is_ok() {
-            self.merge_if_due(writer);
-            let before = std::mem::replace(&mut count, self.shape().geometry.bucket_count());
-            if count == before {
-                return;
-            }
+        let mut is_merged = false;
+        while self.shape().geometry.bucket_count() > bucket_count && self.merge_below(writer, 100) {
+            is_merged = true;
+        }
+        if is_merged && self.group.check().is_ok() {
+            writer.extents.give_back_spare_pieces();
         }
     }
 
@@ -115,12 +114,16 @@ impl Store {
     /// Splits as many buckets as the new keys will make due, and makes sure that every one of them finds a
     /// slot: else all of them would be in the chains of few buckets when they are stored.
     fn make_index_fit(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
-        let mut new_count = 0;
-        self.for_each_new(changes, |_| new_count += 1)?;
-        self.split_for(writer, new_count)?;
+        let (mut new_count, mut deleted_count) = (0_u64, 0);
+        self.for_each_in_count(changes, |_, is_new| {
+            *(if is_new { &mut new_count } else { &mut deleted_count }) += 1;
+        })?;
+        self.split_for(writer, new_count.saturating_sub(deleted_count))?;
         let geometry = self.shape().geometry;
         let mut new_counts = vec![0_u32; geometry.bucket_count() as usize];
-        self.for_each_new(changes, |hash| new_counts[geometry.bucket_of(hash).0 as usize] += 1)?;
+        self.for_each_in_count(changes, |hash, is_new| {
+            new_counts[geometry.bucket_of(hash).0 as usize] += u32::from(is_new);
+        })?;
         let mut line_count = 0;
         for (bucket, &count) in new_counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let mut empty_count = 0;
@@ -132,13 +135,19 @@ impl Store {
         writer.extents.reserve_overflow_lines(line_count)
     }
 
-    /// Calls `visit` with the hash of each key that is not there yet.
-    fn for_each_new(&self, changes: &dyn Changes, mut visit: impl FnMut(u64)) -> Result<()> {
+    /// Calls `visit` with the hash of each key whose change alters the number of records, and with whether it adds
+    /// one.
+    fn for_each_in_count(
+        &self,
+        changes: &dyn Changes,
+        mut visit: impl FnMut(u64, bool),
+    ) -> Result<()> {
         changes.for_each(&mut |change| {
             let (key, value) = change.parts();
             let hash = self.hash_of(key);
-            if value.is_some() && self.locate(key, hash)?.found.is_none() {
-                visit(hash);
+            let is_there = self.locate(key, hash)?.found.is_some();
+            if value.is_some() != is_there {
+                visit(hash, !is_there);
             }
             Ok(())
         })

@@ -125,7 +125,7 @@ impl Store {
 
     /// Merges the last bucket if there are fewer keys than `percent` of the fill factor; returns whether it
     /// did.
-    fn merge_below(&self, writer: &mut Writer, percent: u64) -> bool {
+    pub(super) fn merge_below(&self, writer: &mut Writer, percent: u64) -> bool {
         let geometry = self.shape().geometry;
         if !self.is_below(writer, percent) || self.group.check().is_err() {
             return false;

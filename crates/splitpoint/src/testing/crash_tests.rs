@@ -119,11 +119,14 @@ struct History {
     states: Vec<(u64, Content)>,
     acknowledged: usize,
     synced: usize,
+    /// Whether a close or a sync has promised that there is a store, if only an empty one.
+    is_promised: bool,
 }
 
 impl Default for History {
     fn default() -> Self {
-        Self { states: vec![(0, Content::new())], acknowledged: 0, synced: 0 }
+        let states = vec![(0, Content::new())];
+        Self { states, acknowledged: 0, synced: 0, is_promised: false }
     }
 }
 
@@ -175,6 +178,8 @@ struct Counts {
     second: u64,
     /// Bytes of records that compaction moved in the program itself, not in what opens its images.
     moved_bytes: u64,
+    /// Operations of a handle within one of another handle.
+    acted_meanwhile: u64,
 }
 
 impl Counts {
@@ -184,6 +189,7 @@ impl Counts {
         self.images += other.images;
         self.second += other.second;
         self.moved_bytes += other.moved_bytes;
+        self.acted_meanwhile += other.acted_meanwhile;
     }
 }
 
@@ -378,6 +384,8 @@ struct Run {
 struct Ran {
     /// Events at which the machine may stop.
     events: u64,
+    /// Operations of a handle within one of another handle.
+    acted_meanwhile: u64,
     /// Bytes of records that compaction moved.
     moved_bytes: u64,
 }
@@ -399,6 +407,7 @@ struct Shared {
     waiting: Cell<Option<usize>>,
     /// How many commits had been tried when it began.
     tried_before: Cell<usize>,
+    acted_meanwhile: Cell<u64>,
     /// Whether the machine is looked at, and what is opened are copies of it.
     is_visited: Cell<bool>,
 }
@@ -443,7 +452,8 @@ impl Run {
         match (failure, driven) {
             (Some(failure), _) => Err(format!("{at}: {failure}")),
             (None, Ok(Ok(()))) => {
-                Ok(Ran { events: shared.number.get(), moved_bytes: shared.moved_bytes.get() })
+                let (events, moved_bytes) = (shared.number.get(), shared.moved_bytes.get());
+                Ok(Ran { events, moved_bytes, acted_meanwhile: shared.acted_meanwhile.get() })
             }
             (None, Ok(Err(error))) => Err(format!("{at}: {error}")),
             (None, Err(_)) => Err(format!("{at}: panic")),
@@ -621,6 +631,7 @@ impl Shared {
             caller: Cell::new(0),
             waiting: Cell::new(None),
             tried_before: Cell::new(0),
+            acted_meanwhile: Cell::new(0),
             is_visited: Cell::new(false),
         }
     }
@@ -666,6 +677,7 @@ impl Shared {
             }
             shared.caller.set(caller);
             shared.waiting.set(None);
+            shared.acted_meanwhile.set(shared.acted_meanwhile.get() + 1);
         };
         meanwhile::with(change, || self.act(op, options))
     }
@@ -730,6 +742,7 @@ impl Shared {
         history.acknowledged = history.acknowledged.max(tried);
         if is_synced {
             history.synced = history.synced.max(tried);
+            history.is_promised = true;
         }
     }
 
@@ -799,10 +812,15 @@ fn with_checkpoints(options: Options, bytes_min: u64) -> Options {
 /// What a power loss leaves is chosen from the words that have changed, also those of the live header.
 #[test]
 fn a_simulated_machine_leaves_the_same_bytes_in_every_run() {
-    let disk = SimDisk::new();
-    let db = disk.open(&options(1.0)).unwrap();
-    db.put(b"a", b"1").unwrap();
-    let writer = u64_at(&disk.file(), PID_OFFSET as usize);
+    let [(one, _open), (two, _also_open)] = [(), ()].map(|()| {
+        let disk = SimDisk::new();
+        let db = disk.open(&options(1.0)).unwrap();
+        db.put(b"a", b"1").unwrap();
+        (disk, db)
+    });
+    let writer = u64_at(&one.file(), PID_OFFSET as usize);
     let (pid, since) = (writer as u32, writer >> 32);
     assert_eq!((pid, since), (1991, 3600), "the process and the clock are those of the machine");
+    assert!(one.file() == two.file());
+    assert!((0..20).all(|seed| one.lose_power(seed).file() == two.lose_power(seed).file()));
 }

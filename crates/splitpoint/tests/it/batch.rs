@@ -169,3 +169,18 @@ fn a_batch_of_many_new_keys_never_has_them_all_in_a_few_chains() {
     let in_one_chain = u64::from(COUNT) / 7;
     assert!(by_batch <= 2 * by_puts && by_puts < in_one_chain / 2, "{by_batch}, {by_puts} by puts");
 }
+
+#[test]
+fn a_batch_that_deletes_as_much_as_it_adds_keeps_the_number_of_buckets() {
+    const COUNT: u32 = 20_000;
+    let db = Options::new().in_memory().unwrap();
+    (0..COUNT).for_each(|key| db.put(key.to_le_bytes(), "").unwrap());
+    let before = db.stats().unwrap().geometry.bucket_count();
+    let keys: Vec<[u8; 4]> = (0..2 * COUNT).map(u32::to_le_bytes).collect();
+    let (old, new) = keys.split_at(COUNT as usize);
+    let deletes = old.iter().map(|key| Change::Delete { key });
+    let batch: Vec<Change<'_>> = deletes.chain(new.iter().map(|key| put(key, b""))).collect();
+    db.apply(&batch).unwrap();
+    assert_eq!(db.len(), u64::from(COUNT));
+    assert_eq!(db.stats().unwrap().geometry.bucket_count(), before);
+}

@@ -94,7 +94,8 @@ pub(super) fn sweep(
     let counts = Rc::new(RefCell::new(Counts::default()));
     let ran = run.on(disk, History::default(), visit(depth, counts.clone()))?;
     let counts = *counts.borrow();
-    Ok(Counts { moved_bytes: ran.moved_bytes, ..counts })
+    let (moved_bytes, acted_meanwhile) = (ran.moved_bytes, ran.acted_meanwhile);
+    Ok(Counts { moved_bytes, acted_meanwhile, ..counts })
 }
 
 /// Returns what looks at an event, and counts.

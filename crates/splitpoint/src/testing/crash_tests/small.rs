@@ -100,6 +100,8 @@ pub(super) fn programs() -> Vec<(&'static str, f64, Vec<Op>)> {
                 put(4, b"e", Sync),
             ],
         ),
+        ("closed empty", 7.0, vec![Op::Reopen, put(1, b"a", Buffered), put(2, b"b", Sync)]),
+        ("synced empty", 7.0, vec![Op::Sync, put(1, b"a", Buffered), put(2, b"b", Sync)]),
         (
             "closed without a checksum of the index",
             7.0,
@@ -224,7 +226,7 @@ pub(super) fn check_superblocks(point: &Point<'_>) -> Result<(), String> {
         let block = durable.get(start..start + SUPERBLOCK_BYTES as usize);
         is_on_its_way(at) || block.is_none_or(|block| Superblock::decode(block).is_err())
     };
-    if point.history.synced > 0 && SUPERBLOCK_OFFSETS.iter().all(is_lost) {
+    if point.history.is_promised && SUPERBLOCK_OFFSETS.iter().all(is_lost) {
         return Err("power lost, neither superblock is durable".to_string());
     }
     Ok(())
