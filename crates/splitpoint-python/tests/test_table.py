@@ -354,7 +354,7 @@ class Batches(Scratch):
     def test_a_view_keeps_the_table_open(self):
         self.table["key"] = "value"
         with self.table.view("key") as view:
-            with self.assertRaisesRegex(BufferError, "release the views"):
+            with self.assertRaisesRegex(BufferError, "release them first"):
                 self.table.close()
             self.assertEqual(bytes(view), b"value")
             self.assertFalse(self.table.closed)
