@@ -2,19 +2,25 @@
 
 use std::path::Path;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use splitpoint::{Error, ErrorKind, Holder};
 
+use crate::objects;
+
 /// Returns the exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    if is_want_of_memory(error) {
+        return PyMemoryError::new_err(());
+    }
     let number = error.io_error().and_then(std::io::Error::raw_os_error);
     exception(py, code(error.kind()), number, &text(error), error.path())
 }
 
 /// Returns the exception for an error of the file `path`, which it names.
 pub(crate) fn raise_about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
-    if error.path().is_some() {
+    if error.path().is_some() || is_want_of_memory(error) {
         return raise(py, error);
     }
     let file = path.display();
@@ -28,6 +34,11 @@ pub(crate) fn raise_about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
         _ => format!("`{file}`: {error}"),
     };
     exception(py, code(error.kind()), None, &message, Some(path))
+}
+
+/// Returns whether there was no memory for a copy.
+fn is_want_of_memory(error: &Error) -> bool {
+    matches!(error, Error::Full { what: objects::MEMORY, .. })
 }
 
 /// Returns the message of an error, with what a program in Python can do about a lock.

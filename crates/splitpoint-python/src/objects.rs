@@ -5,7 +5,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use splitpoint::{Error, Result};
 
 /// Returns a copy of `bytes` for Python.
@@ -45,15 +45,32 @@ pub(crate) fn pair<'py>(
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
+/// Returns an empty list.
+///
+/// # Errors
+///
+/// `MemoryError`.
+pub(crate) fn list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    // SAFETY: `py` shows that this thread holds the interpreter's lock.
+    let object = unsafe { ffi::PyList_New(0) };
+    // SAFETY: the call has returned a new reference, or null and an exception.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
+    // SAFETY: it is what the call makes, a list.
+    Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// What is full if [`copied`] finds no memory. For Python that is a `MemoryError`.
+pub(crate) const MEMORY: &str = "memory of this process";
+
 /// Returns a copy of `bytes` that needs no interpreter.
 ///
 /// # Errors
 ///
-/// [`Error::Full`] if there is no memory for it.
+/// [`Error::Full`] with [`MEMORY`].
 pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len())
-        .map_err(|_| Error::Full { what: Error::ADDRESS_SPACE, bytes: bytes.len() as u64 })?;
+        .map_err(|_| Error::Full { what: MEMORY, bytes: bytes.len() as u64 })?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }

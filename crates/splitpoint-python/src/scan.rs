@@ -132,6 +132,11 @@ impl Ahead {
         (self.damage, self.is_done) = (Some(error), true);
     }
 
+    /// Drops what was read ahead: the next record is none.
+    pub(crate) fn stop(&mut self) {
+        *self = Self { is_done: true, ..Self::default() };
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Record> {
         self.records.pop_front()
     }
@@ -170,6 +175,9 @@ pub(crate) trait Walks: Send + Sync {
 
     /// Returns the next record; `None` if the scan was ended.
     fn next(&self, has_values: bool) -> Option<Next>;
+
+    /// Lets the scan have no further record.
+    fn stop(&self);
 }
 
 impl Walks for Mutex<Option<Walk>> {
@@ -182,6 +190,13 @@ impl Walks for Mutex<Option<Walk>> {
         let Walk { scan, ahead } = slot.as_mut()?;
         let next = scan.with_dependent_mut(|_, records| ahead.next(has_values, || records.next()));
         Some(next.map_err(|error| (scan.borrow_owner().opened().clone(), error)))
+    }
+
+    fn stop(&self) {
+        let mut slot = self.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(walk) = slot.as_mut() {
+            walk.ahead.stop();
+        }
     }
 }
 
@@ -226,11 +241,13 @@ impl Scan {
             None => self.next_unread(py)?,
         };
         let Some((key, value)) = record else { return Ok(None) };
-        Ok(Some(match self.part {
-            Part::Keys => objects::bytes(py, &key)?.into_any(),
-            Part::Values => objects::bytes(py, &value)?.into_any(),
-            Part::Items => objects::pair(py, &key, &value)?.into_any(),
-        }))
+        let object = match self.part {
+            Part::Keys => objects::bytes(py, &key).map(Bound::into_any),
+            Part::Values => objects::bytes(py, &value).map(Bound::into_any),
+            Part::Items => objects::pair(py, &key, &value).map(Bound::into_any),
+        };
+        // As after a copy that finds no memory: otherwise the iterator would go on behind this record.
+        object.map(Some).inspect_err(|_| py.detach(|| self.walk.stop()))
     }
 }
 

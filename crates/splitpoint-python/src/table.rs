@@ -68,14 +68,7 @@ impl Table {
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = bytes::key(key)?;
-        let found = self.brief(py, |opened| {
-            let value = match &opened.access {
-                Access::Store(store) => store.get(key.as_slice())?,
-                Access::Other(table) => table.get_bytes(key.as_slice())?,
-            };
-            Ok(value.map(|value| objects::bytes(py, &value)))
-        })?;
-        found.transpose()
+        self.handle.with(py, |opened| copy_of(py, opened, key.as_slice()))?
     }
 
     fn put_mode(
@@ -88,6 +81,21 @@ impl Table {
         let (key_bytes, value_bytes) = (owned_key.as_slice(), owned_value.as_slice());
         self.long(key.py(), |opened| opened.table().put_bytes(key_bytes, value_bytes, mode, None))
     }
+}
+
+/// Returns a copy of the value of `key` for Python.
+#[inline]
+fn copy_of<'py>(
+    py: Python<'py>,
+    opened: &Opened,
+    key: &[u8],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let found = match &opened.access {
+        Access::Store(store) => store.get(key),
+        Access::Other(table) => table.get_bytes(key),
+    };
+    let value = found.map_err(|error| opened.raise(py, &error))?;
+    value.map(|value| objects::bytes(py, &value)).transpose()
 }
 
 /// Returns the level for one call, if it names one.
@@ -239,23 +247,21 @@ impl Table {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let owned = bytes::key(key)?;
         let bytes = owned.as_slice();
-        let taken = self.long(py, |opened| {
-            let mut taken = None;
-            match &opened.access {
-                Access::Store(store) => {
-                    store.update(bytes, |old| {
-                        taken = old.map(<[u8]>::to_vec);
-                        None::<Vec<u8>>
-                    })?;
-                }
-                Access::Other(table) => {
-                    taken = table.get_bytes(bytes)?.map(splitpoint::Value::into_vec);
-                    table.delete(bytes)?;
-                }
+        let opened = self.handle.opened(py)?;
+        loop {
+            // Before the delete, so that nothing is lost if there is no memory for the copy.
+            let taken = copy_of(py, &opened, bytes)?;
+            let expected = taken.as_ref().map(PyBytesMethods::as_bytes);
+            let is_deleted = py.detach(|| match &opened.access {
+                Access::Store(store) => store.compare_and_swap(bytes, expected, None),
+                Access::Other(table) => table.delete(bytes).map(|_| true),
+            });
+            if is_deleted.map_err(|error| opened.raise(py, &error))? {
+                return Ok(taken);
             }
-            Ok(taken)
-        })?;
-        taken.map(|value| objects::bytes(py, &value)).transpose()
+            // The value has changed since.
+            py.check_signals()?;
+        }
     }
 
     /// Return the values of `keys` in a list, in the same order, with `default` for a missing key.
@@ -539,7 +545,7 @@ pub(crate) fn get_in_chunks<'py, 'table>(
 ) -> PyResult<Bound<'py, PyList>> {
     let py = keys.py();
     let default = default.unwrap_or_else(|| py.None().into_bound(py));
-    let values = PyList::empty(py);
+    let values = objects::list(py)?;
     let mut keys = keys.try_iter()?;
     let mut chunk: Vec<ByteString<'py>> = Vec::with_capacity(BATCH);
     loop {

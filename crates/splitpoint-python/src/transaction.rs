@@ -67,6 +67,11 @@ impl Walks for WorkScan {
             next.map_err(|error| (opened.clone(), error))
         })
     }
+
+    fn stop(&self) {
+        let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::with(&mut slot, self.number, |_, ahead, _| ahead.stop());
+    }
 }
 
 impl Drop for WorkScan {

@@ -19,25 +19,50 @@ def lift():
     resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
 
 table = splitpoint.open("table.spt", "n")
-table["large"] = bytes(VALUE_BYTES)
+table["large"] = table["other"] = bytes(VALUE_BYTES)
 snapshot = table.snapshot()
 transaction = table.transaction()
 words = [str(number) for number in range(1000)]
+walk = iter(())
+
+def step(view):
+    global walk
+    walk = iter(view)
+    next(walk)
+
+kept = []
+
+def keep(keys):
+    kept.append(keys)
+    if len(kept) == 1:
+        limit(int(sys.argv[2]))
+    return map(len, keys)
+
+large_words = [bytes(VALUE_BYTES), *words]
+# Each gets a list of its own, for which the first ones leave no memory.
+keepers = [lambda keys: keep(keys) for _ in range(4)]
 calls = {
     "getitem": lambda: table["large"],
     "get": lambda: table.get("large"),
     "get_many": lambda: table.get_many(["large"]),
     "many misses": lambda: table.get_many("absent" for _ in range(3_000_000)),
-    "values": lambda: list(table.values()),
-    "items": lambda: list(table.items()),
+    "pop": lambda: table.pop("large"),
+    "popitem": lambda: table.popitem(),
+    "values": lambda: step(table.values()),
+    "items": lambda: step(table.items()),
     "snapshot": lambda: snapshot["large"],
     "transaction": lambda: transaction["large"],
+    "transaction pop": lambda: transaction.pop("large"),
+    "transaction popitem": lambda: transaction.popitem(),
+    "transaction values": lambda: step(transaction.values()),
     "check": lambda: table.check(),
     "backup": lambda: table.backup("copy.spt"),
+    "own hash": lambda: splitpoint.lab.measure(large_words, keepers, threads=1),
     "measure": lambda: splitpoint.lab.measure(words, ["xxh3-64"]),
 }
 call = calls[sys.argv[1]]
-limit(int(sys.argv[2]))
+if sys.argv[1] != "own hash":
+    limit(int(sys.argv[2]))
 try:
     call()
     raised = "nothing"
@@ -45,12 +70,15 @@ except BaseException as error:
     raised = error
 lift()
 print(type(raised).__name__, getattr(raised, "code", None), raised)
+# An iterator that has raised is at its end: it passes over nothing.
+assert list(walk) == []
+assert "large" in transaction and "other" in transaction
 table["after"] = "1"
 transaction.close()
 snapshot.close()
 table.close()
 with splitpoint.open("table.spt") as table:
-    assert len(table["large"]) == VALUE_BYTES and table["after"] == b"1"
+    assert len(table["large"]) == len(table["other"]) == VALUE_BYTES and table["after"] == b"1"
     assert table.check().is_clean
 """
 
@@ -63,15 +91,18 @@ class Limits(Scratch):
         return self.python("-c", CHILD, call, str(room_bytes)).stdout.strip()
 
     def test_a_value_that_does_not_fit_into_memory_raises(self):
-        for call in ("getitem", "get", "get_many", "many misses", "snapshot"):
+        for call in ("getitem", "get", "get_many", "many misses", "snapshot", "pop", "popitem"):
             with self.subTest(call):
                 self.assertEqual(self.raised(call, 8_000_000), "MemoryError None")
-        full = "`table.spt`: the address space of this process is full: 40000000 more bytes do not fit"
-        for call in ("values", "items", "transaction"):
-            with self.subTest(call):
-                self.assertEqual(self.raised(call, 8_000_000), f"error full {full}")
-                # Room for a single copy.
-                self.assertEqual(self.raised(call, 60_000_000), "MemoryError None")
+        twice = "values", "items", "transaction", "transaction pop", "transaction popitem", "transaction values"
+        for call in twice:
+            # No room, and room for a single copy.
+            for room_bytes in (8_000_000, 60_000_000):
+                with self.subTest(call, room_bytes=room_bytes):
+                    self.assertEqual(self.raised(call, room_bytes), "MemoryError None")
+
+    def test_keys_for_a_function_of_the_lab_that_do_not_fit_raise(self):
+        self.assertEqual(self.raised("own hash", 8_000_000), "MemoryError None")
 
     def test_work_that_gets_no_thread_raises(self):
         for call in ("check", "backup"):

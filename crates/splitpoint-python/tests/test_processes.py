@@ -204,6 +204,15 @@ class Threads(Scratch):
                     next(scan)
 
 
+    def test_one_of_several_threads_pops_a_value(self):
+        """Each has copied it before it deletes, and the others see by then that it is gone or another."""
+        with splitpoint.open_url("mem:") as table, concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for number in range(1000):
+                # So long that the copies take a moment.
+                table["key"] = value = b"%010000d" % number
+                popped = list(pool.map(lambda _: table.pop("key", None), range(4)))
+                self.assertEqual([it for it in popped if it is not None], [value])
+
     def test_long_calls_let_other_threads_run_and_a_lookup_does_not(self):
         """No thread is told to make way, so another one runs only where a call makes way by itself."""
         table = splitpoint.open(self.path())

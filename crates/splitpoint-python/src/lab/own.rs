@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
 use splitpoint_lab::Specimen;
 use splitpoint_lab::specimen::{Foreign, Seeding};
+
+use crate::objects;
 
 /// What the functions of one measurement share with the caller.
 #[derive(Clone, Default)]
@@ -104,7 +105,10 @@ impl Calling {
             state.functions.get(self.index).map(|function| function.clone_ref(py))
         };
         let Some(function) = function else { return Ok(vec![None; keys.len()]) };
-        let list = PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))?;
+        let list = objects::list(py)?;
+        for key in keys {
+            list.append(objects::bytes(py, key)?)?;
+        }
         // What the function raises is the user's, and comes out as it is.
         let returned = function.bind(py).call1((list,))?;
         let name = || name_of(function.bind(py));
