@@ -28,7 +28,9 @@ pub(crate) fn raise_about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
         ErrorKind::Corrupt => {
             format!("`{file}`: {error}; `splitpoint check {file}` lists all damage")
         }
-        ErrorKind::Poisoned => format!("`{file}`: {error}; close the table, and open it again"),
+        ErrorKind::Poisoned if !has_advice(error) => {
+            format!("`{file}`: {error}; close the table, and open it again")
+        }
         // What is invalid is an argument of the program's.
         ErrorKind::Invalid => error.to_string(),
         _ => format!("`{file}`: {error}"),
@@ -39,6 +41,12 @@ pub(crate) fn raise_about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
 /// Returns whether there was no memory for a copy.
 fn is_want_of_memory(error: &Error) -> bool {
     matches!(error, Error::Full { what: objects::MEMORY, .. })
+}
+
+/// Returns whether the reason of a poisoned handle says what to do.
+fn has_advice(error: &Error) -> bool {
+    let Error::Poisoned { reason } = error else { return false };
+    reason.ends_with("open it again") || reason.contains("open the file again")
 }
 
 /// Returns the message of an error, with what a program in Python can do about a lock.

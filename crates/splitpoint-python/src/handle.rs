@@ -62,6 +62,7 @@ pub(crate) struct Origin {
     path: Arc<Path>,
     /// Whether another process, the parent, may change it after a fork.
     is_shared_after_fork: bool,
+    is_in_memory: bool,
     /// [`FORK_COUNT`] of the process.
     fork_count: u64,
 }
@@ -86,6 +87,15 @@ impl Origin {
     #[inline]
     pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_lost() { Err(error::forked(py, &self.path)) } else { Ok(()) }
+    }
+
+    /// Returns the exception for an error of the table, which names its file if it has one.
+    fn raise(&self, py: Python<'_>, error: &Error) -> PyErr {
+        if self.is_in_memory {
+            error::raise(py, error)
+        } else {
+            error::raise_about(py, &self.path, error)
+        }
     }
 }
 
@@ -114,6 +124,7 @@ impl Opened {
             origin: Origin {
                 path: path.into(),
                 is_shared_after_fork: false,
+                is_in_memory: false,
                 fork_count: FORK_COUNT.load(Ordering::Relaxed),
             },
             options,
@@ -126,6 +137,8 @@ impl Opened {
         opened.is_read_only = capabilities.is_read_only;
         let has_file = !capabilities.durability.is_empty();
         opened.origin.is_shared_after_fork = has_file && !capabilities.is_read_only;
+        // An old file that is only read has no durability either.
+        opened.origin.is_in_memory = !has_file && matches!(opened.access, Access::Store(_));
         opened
     }
 
@@ -179,7 +192,7 @@ impl Opened {
         if error.kind() == ErrorKind::Poisoned && self.is_forked() {
             return error::forked(py, self.path());
         }
-        error::raise_about(py, self.path(), error)
+        self.origin.raise(py, error)
     }
 
     fn attached(&self) -> MutexGuard<'_, Vec<Weak<dyn Ends>>> {
@@ -416,8 +429,8 @@ impl Handle {
             // In a child a thread of the parent may hold their locks.
             opened.end_attached(py);
         }
-        let path = opened.path().to_path_buf();
-        py.detach(|| close(opened)).map_err(|error| error::raise_about(py, &path, &error))
+        let origin = opened.origin.clone();
+        py.detach(|| close(opened)).map_err(|error| origin.raise(py, &error))
     }
 
     /// Moves the live records of a store into a new file of the same name, as small as they allow.

@@ -541,6 +541,27 @@ class Errors(Scratch):
         for made in (splitpoint.error("its words"), splitpoint.error(7, "its words")):
             self.assertEqual((str(made), str(pickle.loads(pickle.dumps(made)))), ("its words",) * 2)
 
+    def test_an_error_says_once_what_to_do(self):
+        with splitpoint.open(self.path(), sharing="per-call") as table:
+            table["old"] = "value"
+            os.truncate(self.path(), 0)
+            with splitpoint.open(self.path(), sharing="per-call") as new:
+                new["new"] = "value"
+                with self.assertRaises(splitpoint.error) as caught:
+                    table["lost"] = "value"
+        self.assertEqual((caught.exception.code, caught.exception.filename), ("poisoned", self.path()))
+        self.assertRegex(str(caught.exception), "^[^;]*: another store is in the file by now; open it again$")
+
+    def test_an_error_of_a_table_in_memory_names_no_file(self):
+        with splitpoint.open_url("mem:") as table:
+            transaction = table.transaction()
+            transaction["new"] = transaction.get("key", "none")
+            table["key"] = "value"
+            with self.assertRaises(splitpoint.error) as caught:
+                transaction.commit()
+        self.assertEqual((caught.exception.code, caught.exception.filename), ("conflict", None))
+        self.assertRegex(str(caught.exception), "^the transaction conflicts with another")
+
     def test_an_error_survives_pickling(self):
         with self.assertRaises(splitpoint.error) as caught:
             splitpoint.open(self.path(), "r")
