@@ -302,6 +302,14 @@ mod tests {
         writer
     }
 
+    /// Gives a handle time to come, which shows itself for a moment only. A test passes if it comes later.
+    fn give_time_to_come(writer: &File) {
+        let begun = Instant::now();
+        while !Neighbours::is_in_use(writer) && begun.elapsed() < Duration::from_millis(100) {
+            thread::yield_now();
+        }
+    }
+
     fn wait_until(mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
@@ -318,7 +326,7 @@ mod tests {
             let options = Options::new().read_only().sharing(sharing);
             thread::scope(|scope| {
                 let reader = scope.spawn(|| open_file(&path, &options));
-                wait_until(|| Neighbours::is_in_use(&writer));
+                give_time_to_come(&writer);
                 wait_until(|| try_lock(&writer, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
                 drop(writer);
                 let opened = reader.join().unwrap();
@@ -336,7 +344,7 @@ mod tests {
         let options = Options::new().read_only().lock_timeout(HANG);
         thread::scope(|scope| {
             let reader = scope.spawn(|| options.open(&path));
-            wait_until(|| Neighbours::is_in_use(&writer));
+            give_time_to_come(&writer);
             // The writer keeps its lock, so the reader can only notice the new file by its name.
             wait_until(|| try_lock(&writer, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
             fs::rename(&new, &path).unwrap();
@@ -356,7 +364,7 @@ mod tests {
         thread::scope(|scope| {
             let reader = scope.spawn(|| Options::new().read_only().open(&path));
             let copying = scope.spawn(|| backup(&path, &copy));
-            wait_until(|| Neighbours::is_in_use(&writer));
+            give_time_to_come(&writer);
             // Time in which a backup that does not wait would see that there is no store.
             thread::sleep(Duration::from_millis(50));
             assert!(!copying.is_finished(), "it does not wait");
