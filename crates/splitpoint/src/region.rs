@@ -62,7 +62,7 @@ pub(crate) struct Region {
     /// The highest generation of a superblock that this handle knows to be durable.
     durable_generation: AtomicU64,
     /// Whether this handle has created the store, and nothing of it is durable yet.
-    is_volatile_creation: AtomicBool,
+    is_unsynced_creation: AtomicBool,
     /// Held while the handle changes the size of the file that it has recorded.
     resizing: Mutex<()>,
     prefaulter: Prefaulter,
@@ -164,7 +164,7 @@ impl Region {
             device: Device { storage, live, health: Arc::default() },
             is_private: AtomicBool::new(is_private),
             durable_generation: AtomicU64::new(0),
-            is_volatile_creation: AtomicBool::new(false),
+            is_unsynced_creation: AtomicBool::new(false),
             resizing: Mutex::default(),
             prefaulter: Prefaulter::default(),
         })
@@ -393,7 +393,7 @@ impl Region {
         self.device.sync_range(offset, bytes)?;
         self.note_durable_generation(generation);
         if generation > 0 {
-            self.is_volatile_creation.store(false, Ordering::Relaxed);
+            self.is_unsynced_creation.store(false, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -85,12 +85,12 @@ impl Region {
 
     /// Notes that this handle has created the store, and that nothing of it is durable.
     pub(crate) fn note_created(&self) {
-        self.is_volatile_creation.store(true, Ordering::Relaxed);
+        self.is_unsynced_creation.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether there is nothing yet that a torn write of both superblocks could lose.
-    pub(crate) fn is_volatile_creation(&self) -> bool {
-        self.is_volatile_creation.load(Ordering::Relaxed)
+    pub(crate) fn is_unsynced_creation(&self) -> bool {
+        self.is_unsynced_creation.load(Ordering::Relaxed)
     }
 
     /// Writes the superblock to both copies, "not clean", and returns it as written. If there is something to

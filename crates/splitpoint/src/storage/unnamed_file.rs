@@ -180,8 +180,8 @@ impl UnnamedBytes {
 /// Bytes that are read together.
 const AHEAD_BYTES: u64 = 1 << 18;
 
-/// Reads bytes from the beginning to the end, many at once: two system calls for each part take longer than all else
-/// that is done with a small one.
+/// Reads bytes in order, many at once: the two system calls of a read take longer than all else that is done with a
+/// small part.
 #[derive(Debug)]
 pub(crate) struct Ahead<'a> {
     bytes: &'a UnnamedBytes,
@@ -205,9 +205,10 @@ impl<'a> Ahead<'a> {
         };
         if !is_inside(offset) {
             let ahead = bytes.max(AHEAD_BYTES).min(self.bytes.len() - offset);
-            self.window.resize(ahead as usize, 0);
-            self.bytes.read_at(&mut self.window, offset)?;
-            self.start = offset;
+            let mut window = std::mem::take(&mut self.window);
+            window.resize(ahead as usize, 0);
+            self.bytes.read_at(&mut window, offset)?;
+            (self.start, self.window) = (offset, window);
         }
         let at = (offset - self.start) as usize;
         Ok(&self.window[at..at + bytes as usize])

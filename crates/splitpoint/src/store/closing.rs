@@ -52,7 +52,7 @@ impl Store {
         }
         if writer.superblock.log_start == LogStart::default() {
             // An empty store that was closed or synced is there to stay.
-            let has_nothing_to_lose = self.region.is_volatile_creation();
+            let has_nothing_to_lose = self.region.is_unsynced_creation();
             // The reservation below changes the live header. After a kill or a full disk, the next
             // open must not take the changed header for one that was damaged after a clean close.
             // So both copies are first marked "not clean"; the superblocks written below overwrite

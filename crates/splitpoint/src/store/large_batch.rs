@@ -114,9 +114,10 @@ impl Store {
     /// Splits as many buckets as the new keys will make due, and makes sure that every one of them finds a
     /// slot: else all of them would be in the chains of few buckets when they are stored.
     fn make_index_fit(&self, writer: &mut Writer, changes: &dyn Changes) -> Result<()> {
-        let (mut new_count, mut deleted_count) = (0_u64, 0);
+        let (mut new_count, mut deleted_count) = (0, 0_u64);
         self.for_each_in_count(changes, |_, is_new| {
-            *(if is_new { &mut new_count } else { &mut deleted_count }) += 1;
+            new_count += u64::from(is_new);
+            deleted_count += u64::from(!is_new);
         })?;
         self.split_for(writer, new_count.saturating_sub(deleted_count))?;
         let geometry = self.shape().geometry;

@@ -157,6 +157,13 @@ impl History {
         self.states.push((digest(&content), content));
     }
 
+    /// Returns the history of these commits alone.
+    fn first(&self, count: usize) -> Self {
+        let states = self.states[..=count].to_vec();
+        let (acknowledged, synced) = (count, self.synced.min(count));
+        Self { states, acknowledged, synced, is_promised: self.is_promised }
+    }
+
     /// Returns the newest number of commits, at least `least`, after which `content` was there.
     fn find(&self, content: &Content, least: usize) -> Option<usize> {
         let digest = digest(content);
@@ -225,6 +232,26 @@ fn examine(
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
         Err(format!("panic: {}", text.unwrap_or_default()))
     })
+}
+
+/// Makes a synced change with a handle that has opened what a crash has left, and cuts the power: the commits of
+/// `history` and the change must be there.
+fn check_goes_on(
+    disk: &SimDisk,
+    db: &Db,
+    options: &Options,
+    history: &History,
+    seed: u64,
+) -> Result<(), String> {
+    let mut history = history.clone();
+    history.attempt(&vec![(b"later".to_vec(), Some(b"change".to_vec()))]);
+    db.put_with(b"later", b"change", Durability::Sync)
+        .map_err(|error| format!("a later put: {error}"))?;
+    for seed in [0, seed, u64::MAX] {
+        examine(&disk.lose_power(seed), options, &history, history.tried())
+            .map_err(|error| format!("after a later put, power lost, image {seed}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Returns whether the newest superblock names a checkpoint.
@@ -319,9 +346,7 @@ impl Point<'_> {
         let killed = self.disk.kill();
         let (found, db) = examine(&killed, self.options, self.history, self.history.acknowledged)
             .map_err(|error| format!("killed: {error}"))?;
-        let mut history = self.history.clone();
-        history.states.truncate(found + 1);
-        history.synced = history.synced.min(found);
+        let mut history = self.history.first(found);
         history.attempt(&vec![(b"next".to_vec(), Some(b"process".to_vec()))]);
         let put = db.put_with(b"next", b"process", Durability::Buffered);
         put.map_err(|error| format!("killed, cannot put: {error}"))?;
@@ -349,9 +374,7 @@ impl Point<'_> {
         let outcomes = self.disk.outcomes();
         let lost = outcomes.seeded(image_seed);
         let (found, _) = self.check_image(&lost.kill(), "in peace")?;
-        let mut history = self.history.clone();
-        history.states.truncate(found + 1);
-        (history.acknowledged, history.synced) = (found, found);
+        let history = History { synced: found, ..self.history.first(found) };
         let (seed, count) = (self.seed, Rc::new(Cell::new(0)));
         let sum = count.clone();
         let visit = move |point: &Point<'_>| {
@@ -706,13 +729,11 @@ impl Shared {
             Op::LosePower(seed) => {
                 self.handles.borrow().values().for_each(|db| self.count_moves(db));
                 let lost = self.disk.borrow().lose_power(*seed);
-                let mut history = self.history.borrow().clone();
+                let history = self.history.borrow().clone();
                 let (found, _) = examine(&lost.kill(), options, &history, history.synced)
                     .map_err(|error| format!("power lost: {error}"))?;
-                history.states.truncate(found + 1);
-                (history.acknowledged, history.synced) = (found, found);
                 self.become_machine(lost);
-                self.history.replace(history);
+                self.history.replace(History { synced: found, ..history.first(found) });
                 self.handles.take();
                 drop(db);
             }

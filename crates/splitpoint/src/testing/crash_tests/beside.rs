@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use super::fault::{EIO, ENOSPC, examine_and_go_on};
 use super::handles::{interleave, with_third};
 use super::turns::by_turns;
-use super::{History, Op, Shared, compact, examine, is_slow, large, mix, read, seed};
+use super::{History, Op, Shared, compact, is_slow, large, mix, read, seed};
 use crate::error::ErrorKind;
 use crate::{Db, Durability, Options, SimDisk, SimFault};
-
-const EIO: i32 = 5;
-const ENOSPC: i32 = 28;
 
 /// What came of one failed call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,9 +34,7 @@ fn go_on(shared: &Shared, number: usize, db: &Db, outcome: &mut Outcome) -> Resu
     {
         let mut history = shared.history.borrow_mut();
         let found = history.find(&content, history.acknowledged);
-        let found = found.ok_or_else(|| format!("handle {number} misses a change"))?;
-        history.states.truncate(found + 1);
-        history.acknowledged = found;
+        *history = history.first(found.ok_or_else(|| format!("handle {number} misses a change"))?);
         history.attempt(&vec![(b"beside".to_vec(), Some(vec![number as u8; 50]))]);
     }
     match db.put_with(b"beside", vec![number as u8; 50], Durability::Sync) {
@@ -50,26 +46,6 @@ fn go_on(shared: &Shared, number: usize, db: &Db, outcome: &mut Outcome) -> Resu
             outcome.refused += 1;
         }
         Err(error) => return Err(format!("handle {number} cannot put: {error}")),
-    }
-    Ok(())
-}
-
-/// Opens a machine; then makes a synced change and cuts the power, which must keep both.
-fn check_left(
-    disk: &SimDisk,
-    options: &Options,
-    history: &History,
-    least: usize,
-) -> Result<(), String> {
-    let (found, db) = examine(disk, options, history, least)?;
-    let mut history = history.clone();
-    history.states.truncate(found + 1);
-    history.attempt(&vec![(b"later".to_vec(), Some(b"change".to_vec()))]);
-    db.put_with(b"later", b"change", Durability::Sync)
-        .map_err(|error| format!("a later put: {error}"))?;
-    for seed in [0, u64::MAX] {
-        examine(&disk.lose_power(seed), options, &history, found + 1)
-            .map_err(|error| format!("changed, power lost, image {seed}: {error}"))?;
     }
     Ok(())
 }
@@ -95,25 +71,25 @@ fn fail_call(
     }
     let mut outcome = Outcome::default();
     let handles = shared.handles.borrow().clone();
-    // The one that failed has the last word.
+    // The one whose operation failed comes last.
     let caller = shared.caller.get();
     let others = handles.iter().filter(|(number, _)| **number != caller);
     for (&number, db) in others.chain(handles.get_key_value(&caller)) {
         go_on(&shared, number, db, &mut outcome)?;
     }
     let history = shared.history.borrow().clone();
-    check_left(&disk.kill(), options, &history, history.acknowledged)
+    examine_and_go_on(&disk.kill(), options, &history, history.acknowledged)
         .map_err(|error| format!("killed: {error}"))?;
     for i in 0..4 {
         let seed = [0, u64::MAX].get(i).copied().unwrap_or(mix(seed() ^ call, i as u64));
-        check_left(&disk.lose_power(seed), options, &history, history.synced)
+        examine_and_go_on(&disk.lose_power(seed), options, &history, history.synced)
             .map_err(|error| format!("power lost, image {seed}: {error}"))?;
-        check_left(&disk.kill_and_drop_clean_pages(seed), options, &history, history.synced)
+        examine_and_go_on(&disk.kill_and_drop_clean_pages(seed), options, &history, history.synced)
             .map_err(|error| format!("killed and pages dropped, image {seed}: {error}"))?;
     }
     drop(handles);
     drop(shared.handles.take());
-    check_left(&disk, options, &history, history.acknowledged)
+    examine_and_go_on(&disk, options, &history, history.acknowledged)
         .map_err(|error| format!("closed: {error}"))?;
     Ok(Some(outcome))
 }

@@ -3,12 +3,12 @@
 //! An error is returned, or the engine tries again where that is right; nothing acknowledged is
 //! lost; the store can still be used or says that it is poisoned; what a crash then leaves opens.
 
-use super::{Commit, History, Op, compact, examine, hold, large, mix, seed};
+use super::{Commit, History, Op, check_goes_on, compact, examine, hold, large, mix, seed};
 use crate::{Batch, Db, Durability, Error, ErrorKind, Options, SimDisk, SimFault};
 
-const EIO: i32 = 5;
+pub(super) const EIO: i32 = 5;
 const EINTR: i32 = 4;
-const ENOSPC: i32 = 28;
+pub(super) const ENOSPC: i32 = 28;
 
 /// A program that runs on after errors.
 struct Run {
@@ -214,19 +214,20 @@ impl Run {
 
     /// Opens a machine; then makes a synced change and cuts the power, which must keep both.
     fn examine(&self, disk: &SimDisk, least: usize, what: &str) -> Result<(), String> {
-        let (found, db) = examine(disk, &self.options, &self.history, least)
-            .map_err(|error| format!("{what}: {error}"))?;
-        let mut history = self.history.clone();
-        history.states.truncate(found + 1);
-        history.attempt(&vec![(b"later".to_vec(), Some(b"change".to_vec()))]);
-        db.put_with(b"later", b"change", Durability::Sync)
-            .map_err(|error| format!("{what}: a later put: {error}"))?;
-        for seed in [0, u64::MAX] {
-            examine(&disk.lose_power(seed), &self.options, &history, found + 1)
-                .map_err(|error| format!("{what}, changed, power lost, image {seed}: {error}"))?;
-        }
-        Ok(())
+        examine_and_go_on(disk, &self.options, &self.history, least)
+            .map_err(|error| format!("{what}: {error}"))
     }
+}
+
+/// Opens a machine, and goes on with it.
+pub(super) fn examine_and_go_on(
+    disk: &SimDisk,
+    options: &Options,
+    history: &History,
+    least: usize,
+) -> Result<(), String> {
+    let (found, db) = examine(disk, options, history, least)?;
+    check_goes_on(disk, &db, options, &history.first(found), seed())
 }
 
 /// Runs a program with each call going wrong in this manner, or one of `one_in`, and returns how many

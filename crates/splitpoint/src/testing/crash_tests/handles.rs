@@ -59,49 +59,46 @@ pub(super) fn interleave(ops: Vec<Op>) -> Vec<Op> {
     interleaved.collect()
 }
 
-fn sweep(options: Options, ops: &[Op]) -> Result<Counts, String> {
+fn try_sweep(options: Options, ops: &[Op]) -> Result<Counts, String> {
     let depth = if is_slow() { Depth { images: 20, ..Depth::QUICK } } else { Depth::QUICK };
     large::sweep(SimDisk::new(), by_turns(options), ops, seed(), depth)
 }
 
-#[test]
-fn every_crash_point_of_changes_of_three_handles_leaves_a_prefix_with_everything_synced() {
-    let counts = sweep(large::checkpointing(1.0), &spread(large::program(), 3));
-    let counts = counts.unwrap_or_else(|error| panic!("{error}"));
+fn sweep(options: Options, ops: &[Op]) -> Counts {
+    let counts = try_sweep(options, ops).unwrap_or_else(|error| panic!("{error}"));
     println!("{counts:?}");
     assert!(counts.points > 200, "{counts:?}");
+    counts
+}
+
+#[test]
+fn every_crash_point_of_changes_of_three_handles_leaves_a_prefix_with_everything_synced() {
+    sweep(large::checkpointing(1.0), &spread(large::program(), 3));
 }
 
 #[test]
 fn every_crash_point_of_compaction_by_two_handles_leaves_a_prefix_with_everything_synced() {
     let ops = compact::program();
     let counts = sweep(compact::options(), &spread([&ops[..], &ops].concat(), 2));
-    let counts = counts.unwrap_or_else(|error| panic!("{error}"));
-    println!("{counts:?}");
-    assert!(counts.points > 200 && counts.moved_bytes > 15_000, "{counts:?}");
+    assert!(counts.moved_bytes > 15_000, "{counts:?}");
 }
 
 #[test]
 fn every_crash_point_of_changes_between_a_turn_and_its_flushes_leaves_a_prefix() {
     let counts = sweep(large::checkpointing(1.0), &interleave(large::program()));
-    let counts = counts.unwrap_or_else(|error| panic!("{error}"));
-    println!("{counts:?}");
-    assert!(counts.points > 200 && counts.acted_meanwhile > 50, "{counts:?}");
+    assert!(counts.acted_meanwhile > 50, "{counts:?}");
 }
 
 #[test]
 fn every_crash_point_of_compaction_between_a_turn_and_its_flushes_leaves_a_prefix() {
     let counts = sweep(compact::options(), &interleave(compact::program()));
-    let counts = counts.unwrap_or_else(|error| panic!("{error}"));
-    println!("{counts:?}");
-    assert!(counts.points > 200 && counts.moved_bytes > 5_000, "{counts:?}");
-    assert!(counts.acted_meanwhile > 50, "{counts:?}");
+    assert!(counts.moved_bytes > 5_000 && counts.acted_meanwhile > 50, "{counts:?}");
 }
 
 #[test]
 fn a_superblock_of_another_handle_that_is_taken_for_durable_is_found_by_power_loss() {
     let found = with(Mutant::TakesNewestForDurable, || {
-        sweep(compact::options(), &interleave(compact::program()))
+        try_sweep(compact::options(), &interleave(compact::program()))
     });
     let found = found.expect_err("a power loss may take both");
     assert!(found.contains("neither superblock is durable"), "{found}");
@@ -133,10 +130,8 @@ fn survive(point: &Point<'_>, depth: Depth, counts: &Rc<RefCell<Counts>>) -> Res
     // It reads what it saw in its last turn.
     drop(survivor.store().lock_out_others().map_err(|error| format!("no turn: {error}"))?);
     let content = read(&survivor)?;
-    let mut history = point.history.clone();
-    let found = history.find(&content, history.acknowledged).ok_or("it misses a change")?;
-    history.states.truncate(found + 1);
-    (history.acknowledged, history.synced) = (found, history.synced.min(found));
+    let found = point.history.find(&content, point.history.acknowledged);
+    let history = point.history.first(found.ok_or("it misses a change")?);
     let handles = BTreeMap::from([(0, survivor)]);
     let run = Run { options: point.options.clone(), ops: of_survivor(), seed: point.seed };
     run.on_with(handles, point.disk.same(), history, large::visit(depth, counts.clone()))?;

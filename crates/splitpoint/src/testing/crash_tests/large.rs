@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::small::check_superblocks;
-use super::{Counts, History, Op, Point, Run, is_slow, mix, options, seed, with_checkpoints};
+use super::{
+    Counts, History, Op, Point, Run, check_goes_on, is_slow, mix, options, seed, with_checkpoints,
+};
 use crate::Durability::{Async, Buffered, Sync};
 use crate::{Options, SimDisk};
 
@@ -126,7 +128,8 @@ pub(super) fn visit(
             let (found, db) = point.check_image(&lost, &what)?;
             counts.images += 1;
             if image_seed % 16 == 5 {
-                check_goes_on(point, &lost, db, found)
+                let history = point.history.first(found);
+                check_goes_on(&lost, &db, point.options, &history, point.seed)
                     .map_err(|error| format!("{what}: {error}"))?;
             }
         }
@@ -136,25 +139,6 @@ pub(super) fn visit(
         }
         Ok(())
     }
-}
-
-/// Makes a synced change to what a crash has left, and cuts the power: both must be there.
-fn check_goes_on(
-    point: &Point<'_>,
-    lost: &SimDisk,
-    db: crate::Db,
-    found: usize,
-) -> Result<(), String> {
-    let mut history = point.history.clone();
-    history.states.truncate(found + 1);
-    history.attempt(&vec![(b"later".to_vec(), Some(b"change".to_vec()))]);
-    db.put_with(b"later", b"change", Sync).map_err(|error| format!("a later put: {error}"))?;
-    for seed in [0, point.seed, u64::MAX] {
-        super::examine(&lost.lose_power(seed), point.options, &history, found + 1)
-            .map_err(|error| format!("after a later put: {error}"))?;
-    }
-    drop(db);
-    Ok(())
 }
 
 #[test]
