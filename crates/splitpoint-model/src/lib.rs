@@ -9,7 +9,21 @@
 //! A [`Canary`] is a mistake that an engineer could make. With any of them in the model the checker must
 //! find a state in which a property falls: so the tests show that it looks at what matters.
 //!
-//! `docs/durability.md` says what is modelled, and what not.
+//! `docs/durability.md` says what the model proves.
+//!
+//! # What is modelled
+//!
+//! | modelled | not modelled |
+//! |---|---|
+//! | two writers by turns, or one that keeps its turn: the lock of the place, the turn word, the word that says who waits, giving way, a place that is kept between turns and handed over, taking over after a turn that ended and after a death | more processes; the time after which a handle gives way, or gives up; a lock that is lost because the program closes its descriptor; `Locked` |
+//! | a put: record, slot, counts, commit word. A record that compaction moves | several keys, splits, batches; half a record, which a checksum finds |
+//! | segments of one record each: emptied, retired with a death, used again when all of `take_reusable` holds | heads of the log with room for more, free space, growth |
+//! | two readers: parity, pin, slot, value; their places, which are erased when the lock has gone; a grace period that looks at one place after the other | readers without a place, who lock the byte of the parity: the kernel takes back what they counted |
+//! | one snapshot of a reader, in the process of a single writer | several, eviction |
+//! | syncs, which need no turn and read their ranges before; checkpoints in several turns: the image in one turn, then the log and the image made durable between turns, one superblock in a turn, its sync between turns, the other one likewise, and finally the place of the previous one freed; checkpoints within one turn; a checkpoint that another handle gives up meanwhile | a sync that fails; after how many intervals a handle gives up another's pending checkpoint: here it may at any time; which granules the image is in |
+//! | one death of any process, at any step | a stopped process: it is one that takes no step |
+//! | in every state, what a power loss may leave of each segment and of each superblock, and damage of either superblock | a second crash during recovery, which the crash tests make |
+//! | memory in one order of all stores | weaker orders, which loom tests |
 //!
 //! # Examples
 //!

@@ -23,7 +23,7 @@ use crate::value::Value;
 /// The store gives up snapshots that exceed the bound, the oldest first: their reads return
 /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld). Values that such a snapshot has
 /// returned stay valid. The snapshots of a handle that reads beside other processes without a place
-/// in the reader table are never given up; `docs/durability.md` says which handles have no place.
+/// in the reader table are never given up; `docs/sharing.md` says which handles have no place.
 ///
 /// # Cost
 ///

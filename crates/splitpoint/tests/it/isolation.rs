@@ -1,4 +1,4 @@
-//! What transactions and snapshots are isolated from: `docs/durability.md` names these tests, one for
+//! What transactions and snapshots are isolated from: `docs/sharing.md` names these tests, one for
 //! each anomaly that cannot happen. Each is tried in memory and by two handles that take turns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
