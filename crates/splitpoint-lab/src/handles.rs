@@ -113,7 +113,7 @@ pub fn with_drawn_generations(handles: &[Handle], seed: u64) -> Vec<Handle> {
     handles.iter().map(drawn).collect()
 }
 
-/// NetBSD's line about a table, and what it does not say.
+/// NetBSD's figures for one table, beside those of an ideal hash.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HandleTable {
     /// The function.

@@ -112,9 +112,9 @@ pub struct IdealState {
     pub longest: f64,
     /// Buckets by their objects.
     pub chains: Vec<ChainShare>,
-    /// Buckets that would do for one object each.
+    /// The least power of two that gives each object a bucket.
     pub enough_count: u64,
-    /// Memory that so few would save, in bytes; 0 if the table is smaller.
+    /// Bytes that a table of that size would save; 0 if the table is smaller.
     pub saved_bytes: u64,
 }
 

@@ -430,7 +430,7 @@ pub struct Gate {
     pub subject: String,
     /// The name of the figure.
     pub figure: String,
-    /// The side of the limit that is allowed.
+    /// On which side of the limit the figure may be.
     pub bound: Bound,
     /// The limit.
     pub limit: f64,

@@ -21,7 +21,7 @@ pub use lever::{Runs, lever};
 pub use mewburn::mewburn;
 pub use torvalds::torvalds;
 
-/// How a published number fares.
+/// How our number compares with a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
@@ -31,7 +31,7 @@ pub enum Mark {
     InShape,
     /// It did not hold here.
     DidNotHold,
-    /// It cannot be had, for the reason that is noted.
+    /// It cannot be reproduced, for the reason in the note.
     NotReproducible,
 }
 
@@ -63,7 +63,7 @@ pub struct Finding {
     pub published: String,
     /// What we get.
     pub ours: String,
-    /// How it fares.
+    /// How ours compares with it.
     pub mark: Mark,
     /// Why, where the mark alone does not say.
     pub note: String,

@@ -53,7 +53,7 @@ pub struct NodeLayout {
     pub title: &'static str,
     /// The table of a replay whose nodes they are.
     pub table: Option<KernelTable>,
-    /// The eras in which they are that.
+    /// The eras that have this layout.
     pub eras: &'static [&'static str],
     /// Size of a node in bytes.
     pub node_bytes: u32,

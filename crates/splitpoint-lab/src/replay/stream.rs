@@ -24,7 +24,7 @@ pub enum Step {
     Remove(ObjectNumber),
 }
 
-/// What a stream comes to.
+/// The events of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCounts {
     /// Lookups.

@@ -201,8 +201,8 @@ pub struct CombinationReplay {
     pub name: String,
     /// Its four tables.
     pub tables: Vec<TableReplay>,
-    /// Cache lines of 32 bytes, a lookup of any of the four tables, on average: what stands here for his
-    /// scripts an hour.
+    /// Cache lines of 32 bytes that a lookup of any of the four tables reads, on average: the lab
+    /// measures these in place of Lever's scripts per hour.
     pub lines_per_lookup: f64,
     /// The same with ideal hashes.
     pub lines_per_lookup_ideal: f64,
@@ -290,7 +290,7 @@ pub struct SuperblockReplay {
 pub struct NameAttack {
     /// What the names are.
     pub names: String,
-    /// What the one who made them knew.
+    /// What the attacker knew.
     pub salt: String,
     /// The function.
     pub hash: String,

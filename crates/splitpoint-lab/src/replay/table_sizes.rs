@@ -51,7 +51,7 @@ pub struct TaskTable {
     pub task_count: u64,
     /// Its buckets.
     pub bucket_count: u64,
-    /// Buckets that the mask lets through.
+    /// Buckets that the mask can select.
     pub reachable_count: u64,
 }
 

@@ -47,7 +47,7 @@ pub enum NodeOrder {
     Shuffled,
 }
 
-/// What lookups took in chains of one layout.
+/// The time of lookups in chains of one layout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WalkTime {
     /// The layout.

@@ -77,9 +77,9 @@ pub struct SystemFacts {
     pub system: System,
     /// What it is here: its library and version.
     pub what: String,
-    /// Whether it is here.
+    /// Whether this machine has it.
     pub is_here: bool,
-    /// The package that has it, or why it cannot be measured.
+    /// The package that contains it, or why it cannot be measured.
     pub note: String,
 }
 

@@ -21,7 +21,7 @@ pub enum ClaimVerdict {
     Held,
     /// It is not so here.
     DidNotHold,
-    /// It cannot be told here.
+    /// The runs here cannot decide it.
     CannotTell,
 }
 
@@ -53,7 +53,7 @@ pub struct Claim {
     pub ours: String,
     /// What became of it.
     pub verdict: ClaimVerdict,
-    /// Why it cannot be told, or what else there is to know.
+    /// Why the runs cannot decide it, or a remark.
     pub note: String,
 }
 
