@@ -199,7 +199,7 @@ struct Lent(Option<Memory>);
 /// Spare memory that a thread keeps: enough for an open store and its copy at a crash.
 const SPARE_COUNT_MAX: usize = 16;
 /// Memory with more committed bytes is not kept.
-const SPARE_BYTES_MAX: u64 = 1 << 20;
+const SPARE_BYTES_MAX: u64 = 2 << 20;
 
 thread_local! {
     static SPARE: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
@@ -658,7 +658,8 @@ impl Image {
                 continue;
             }
             // Only the changed words: the granules may have another use by now.
-            for (word, (new, old)) in content.chunks(8).zip(piece.common.chunks(8)).enumerate() {
+            let (now, before) = (content.as_chunks::<8>().0, piece.common.as_chunks::<8>().0);
+            for (word, (new, old)) in now.iter().zip(before).enumerate() {
                 if new != old {
                     let offset = piece.offset + 8 * word as u64;
                     copy_to(view, offset, new);

@@ -115,8 +115,8 @@ type Commit = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 /// What was tried, how much of it a killed process keeps, and how much of it anything keeps.
 #[derive(Clone, Debug)]
 struct History {
-    /// The content after each number of commits, with a digest to find it by.
-    states: Vec<(u64, Content)>,
+    /// The content after each number of commits, with a digest to find it by. What follows a crash has the same ones.
+    states: Vec<(u64, Rc<Content>)>,
     acknowledged: usize,
     synced: usize,
     /// Whether a close or a sync has promised that there is a store, if only an empty one.
@@ -125,7 +125,7 @@ struct History {
 
 impl Default for History {
     fn default() -> Self {
-        let states = vec![(0, Content::new())];
+        let states = vec![(0, Rc::default())];
         Self { states, acknowledged: 0, synced: 0, is_promised: false }
     }
 }
@@ -147,14 +147,14 @@ impl History {
     }
 
     fn attempt(&mut self, commit: &Commit) {
-        let mut content = self.newest().clone();
+        let mut content = Content::clone(self.newest());
         for (key, value) in commit {
             match value {
                 Some(value) => drop(content.insert(key.clone(), value.clone())),
                 None => drop(content.remove(key)),
             }
         }
-        self.states.push((digest(&content), content));
+        self.states.push((digest(&content), Rc::new(content)));
     }
 
     /// Returns the history of these commits alone.
@@ -167,7 +167,7 @@ impl History {
     /// Returns the newest number of commits, at least `least`, after which `content` was there.
     fn find(&self, content: &Content, least: usize) -> Option<usize> {
         let digest = digest(content);
-        let is_it = |i: &usize| self.states[*i].0 == digest && self.states[*i].1 == *content;
+        let is_it = |i: &usize| self.states[*i].0 == digest && *self.states[*i].1 == *content;
         (least..=self.tried()).rev().find(is_it)
     }
 }

@@ -24,6 +24,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 /// Size of a sector in bytes, which a device writes as a unit.
 const SECTOR_BYTES: usize = 512;
@@ -49,7 +50,7 @@ pub(super) struct Disk {
     /// The page cache, with zeros behind the end of the file if it was longer once.
     cached: Vec<u8>,
     /// Sectors of which the disk may have another version than the cache.
-    unsynced: BTreeMap<usize, History>,
+    unsynced: BTreeMap<usize, Arc<History>>,
     /// Sizes of the file since the last sync that fixed it, the durable one first.
     sizes: Vec<usize>,
     /// Pages that a failed sync has marked clean.
@@ -65,6 +66,9 @@ struct History {
     versions: Vec<Sector>,
     /// One bit for each word that was stored through a mapping.
     stored: u64,
+    /// What a power loss may leave of it, once somebody has asked. A crash test asks at each event, most of which
+    /// change one sector.
+    parts: OnceLock<Vec<Arc<Part>>>,
 }
 
 fn sectors_of(range: &Range<usize>) -> Range<usize> {
@@ -151,10 +155,10 @@ impl Disk {
     }
 
     fn change(&mut self, sector: usize, old: &Sector, new: &Sector, how: How) {
-        let history = self
-            .unsynced
-            .entry(sector)
-            .or_insert_with(|| History { versions: vec![*old], stored: 0 });
+        let history = Arc::make_mut(self.unsynced.entry(sector).or_insert_with(|| {
+            Arc::new(History { versions: vec![*old], stored: 0, parts: OnceLock::new() })
+        }));
+        history.parts.take();
         history.versions.push(*new);
         if how == How::Stored {
             for (word, (old, new)) in words(old).zip(words(new)).enumerate() {
@@ -203,12 +207,12 @@ impl Disk {
 
     /// Returns everything that a power loss may leave now.
     pub(super) fn images(&self) -> Images {
-        let mut parts = Vec::new();
         let mut sizes = self.sizes.clone();
         sizes.dedup();
-        for (&sector, history) in &self.unsynced {
-            add_parts(&mut parts, sector, history);
-        }
+        let parts = self.unsynced.iter().flat_map(|(&sector, history)| {
+            history.parts.get_or_init(|| parts_of(sector, history)).iter().cloned()
+        });
+        let parts = parts.collect();
         Images { cached: self.cached.clone(), sizes, parts }
     }
 }
@@ -219,20 +223,22 @@ fn sector_at(bytes: &[u8], sector: usize) -> Sector {
     copy
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.chunks_exact(WORD_BYTES)
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks::<WORD_BYTES>().0.iter().map(|&word| u64::from_le_bytes(word))
 }
 
-/// Adds the independent parts of a sector: each word that was stored, and all other words together.
-fn add_parts(parts: &mut Vec<Part>, sector: usize, history: &History) {
+/// Returns the independent parts of a sector: each word that was stored, and all other words together.
+fn parts_of(sector: usize, history: &History) -> Vec<Arc<Part>> {
     let start = sector * SECTOR_BYTES;
     let versions = || history.versions.iter();
-    parts.extend(Part::new(start, !history.stored, versions().map(|version| &version[..])));
-    for word in (0..SECTOR_BYTES / WORD_BYTES).filter(|word| history.stored >> word & 1 == 1) {
+    let rest = Part::new(start, !history.stored, versions().map(|version| &version[..]));
+    let stored = (0..SECTOR_BYTES / WORD_BYTES).filter(|word| history.stored >> word & 1 == 1);
+    let words = stored.filter_map(|word| {
         let at = word * WORD_BYTES;
         let values = versions().map(|version| &version[at..at + WORD_BYTES]);
-        parts.extend(Part::new(start + at, 1, values));
-    }
+        Part::new(start + at, 1, values)
+    });
+    rest.into_iter().chain(words).map(Arc::new).collect()
 }
 
 /// Bytes that may be on the disk in several versions, independent of all others.
@@ -310,7 +316,7 @@ impl Part {
 pub(super) struct Images {
     cached: Vec<u8>,
     sizes: Vec<usize>,
-    parts: Vec<Part>,
+    parts: Vec<Arc<Part>>,
 }
 
 /// A sequence of random numbers: splitmix64.
@@ -401,7 +407,7 @@ impl Images {
     ) -> u64 {
         let is_inside = |part: &Part| ranges.iter().any(|range| range.contains(&part.offset));
         let (inside, outside): (Vec<&Part>, Vec<&Part>) =
-            self.parts.iter().partition(|part| is_inside(part));
+            self.parts.iter().map(|part| &**part).partition(|part| is_inside(part));
         let mut image = self.cached.clone();
         for part in outside {
             part.put(if rest == Rest::Oldest { 0 } else { part.newest() }, &mut image);
@@ -443,8 +449,9 @@ impl Images {
         visit: &mut dyn FnMut(Vec<u8>),
     ) -> u64 {
         let size = self.sizes.last().copied().unwrap_or(0);
+        let parts = self.parts.iter().map(|part| &**part);
         let (free, fixed): (Vec<&Part>, Vec<&Part>) =
-            self.parts.iter().partition(|part| beside.contains(&part.offset));
+            parts.partition(|part| beside.contains(&part.offset));
         let mut count = 0;
         for rest in [Rest::Oldest, Rest::Newest] {
             let of_rest = |part: &Part| if rest == Rest::Oldest { 0 } else { part.newest() };
