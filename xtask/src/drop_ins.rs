@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::dependencies::has_program;
+use crate::dependencies::{has_program, is_slow};
 use crate::layers::Outcome;
 use crate::process::{as_typed, command, run_tests, target};
 use crate::{Failure, console, stage};
@@ -35,7 +35,8 @@ impl From<Failure> for Stop {
 /// Installs the libraries and runs everything on them; returns how many tests passed.
 pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
     let place = target(root).join("drop-ins");
-    let prefix = install(root)?;
+    let profile = if is_slow() { stage::RELEASE } else { stage::UNDER_TEST };
+    let prefix = install(root, profile)?;
     let mut tests = command(root, "cargo", &OWN_TESTS);
     let own = run_tests(tests.env("SPLITPOINT_PREFIX", &prefix))?;
     let suites = Suites { root, prefix, place };
@@ -76,10 +77,10 @@ fn outcome<const COUNT: usize>(
     Ok(Outcome::Skipped(format!("{}; {own} other tests passed", reasons.join("; "))))
 }
 
-/// Installs the libraries for a race, and returns where.
-pub(crate) fn install(root: &Path) -> Result<PathBuf, Failure> {
+/// Installs the libraries, compiled with a profile, and returns where.
+pub(crate) fn install(root: &Path, profile: &str) -> Result<PathBuf, Failure> {
     let prefix = target(root).join("drop-ins/prefix");
-    stage::run(root, &prefix, None)?;
+    stage::run(root, &prefix, None, profile)?;
     Ok(prefix)
 }
 

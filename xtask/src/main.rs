@@ -132,7 +132,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Tidy => tidy::run(&root)?,
         Command::Docs => docs::regenerate(&root)?,
         Command::Race(options) => race::run(&root, &options)?,
-        Command::Stage { prefix, word } => stage::run(&root, &prefix, word.as_deref())?,
+        Command::Stage { prefix, word } => {
+            stage::run(&root, &prefix, word.as_deref(), stage::RELEASE)?;
+        }
         Command::InstallDependencies => drop(dependencies::install(&root, Installing::Allowed)?),
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::process::{command, run as run_program, run_tests, target};
-use crate::{Failure, drop_ins};
+use crate::{Failure, drop_ins, stage};
 
 /// Runs the race's program, built with optimization if it is not yet. With `--drop-ins` it gets to know where
 /// those are, which are built and installed first.
@@ -18,7 +18,7 @@ pub(crate) fn run(root: &Path, options: &[String]) -> Result<(), Failure> {
     for option in options.iter().filter(|option| *option != DROP_INS || !asks) {
         command.arg(option);
         if option == DROP_INS {
-            command.arg(drop_ins::install(root)?);
+            command.arg(drop_ins::install(root, stage::RELEASE)?);
         }
     }
     run_program(&mut command)

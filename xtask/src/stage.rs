@@ -191,14 +191,24 @@ impl Prefix {
     }
 }
 
-/// Builds every library, or those with `word` in their names, and installs them under `prefix`.
-pub(crate) fn run(root: &Path, prefix: &Path, word: Option<&str>) -> Result<(), Failure> {
+/// The profile of the libraries that people install.
+pub(crate) const RELEASE: &str = "release";
+/// That of libraries that are only tested: the same, but nothing is optimized across crates.
+pub(crate) const UNDER_TEST: &str = "stage-test";
+
+/// Builds every library with a profile, or those with `word` in their names, and installs them under `prefix`.
+pub(crate) fn run(
+    root: &Path,
+    prefix: &Path,
+    word: Option<&str>,
+    profile: &str,
+) -> Result<(), Failure> {
     let prefix = std::path::absolute(prefix).map_err(|cause| cannot("find", prefix, &cause))?;
     let directories = Prefix::create(&prefix)?;
     let chosen = LIBRARIES.iter().filter(|it| word.is_none_or(|word| it.soname().contains(word)));
     let mut count = 0;
     for library in chosen {
-        install(root, library, &prefix, &directories)?;
+        install(root, library, &prefix, &directories, profile)?;
         count += 1;
     }
     if count == 0 {
@@ -212,9 +222,15 @@ pub(crate) fn run(root: &Path, prefix: &Path, word: Option<&str>) -> Result<(), 
     Ok(())
 }
 
-fn install(root: &Path, library: &Library, prefix: &Path, to: &Prefix) -> Result<(), Failure> {
+fn install(
+    root: &Path,
+    library: &Library,
+    prefix: &Path,
+    to: &Prefix,
+    profile: &str,
+) -> Result<(), Failure> {
     console::say(&format!("== {}", library.soname()));
-    let archive = build(root, library)?;
+    let archive = build(root, library, profile)?;
     let exports = library.exports(root)?;
     let soname = library.soname();
     let scratch = target(root).join("stage").join(library.soname());
@@ -256,16 +272,16 @@ fn install(root: &Path, library: &Library, prefix: &Path, to: &Prefix) -> Result
 }
 
 /// Compiles a package with all that it uses into one archive, and returns its path.
-fn build(root: &Path, library: &Library) -> Result<PathBuf, Failure> {
-    let line = ["rustc", "--release", "--lib", "--crate-type", "staticlib", "--package"];
+fn build(root: &Path, library: &Library, profile: &str) -> Result<PathBuf, Failure> {
+    let line = ["rustc", "--lib", "--crate-type", "staticlib", "--profile"];
     let mut command = command(root, "cargo", &line);
-    command.arg(library.package);
+    command.arg(profile).arg("--package").arg(library.package);
     if !library.features.is_empty() {
         command.arg("--features").arg(library.features.join(","));
     }
     run_program(&mut command)?;
     let file = format!("lib{}.a", library.package.replace('-', "_"));
-    Ok(target(root).join("release").join(file))
+    Ok(target(root).join(profile).join(file))
 }
 
 /// Copies the pages of a package, each to the section that its name ends with.

@@ -76,8 +76,7 @@ fn docs_cli_md_is_what_the_command_says() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == generated,
-        "docs/cli.md is not current; make it with\n  \
-         cargo run -p splitpoint-cli -- man --markdown > docs/cli.md"
+        "docs/cli.md is not what the command says of itself: run `cargo xtask docs`"
     );
 }
 
