@@ -134,8 +134,10 @@ impl Snapshot {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let moment = self.moment(py)?;
-        let find = |keys: &[&[u8]]| moment.borrow_dependent().get_many(keys);
-        get_in_chunks(moment.borrow_owner(), keys, default, find)
+        get_in_chunks(keys, default, |keys| {
+            py.detach(|| moment.borrow_dependent().get_many(keys))
+                .map_err(|error| moment.borrow_owner().raise(py, &error))
+        })
     }
 
     /// Give back what the snapshot keeps in the table. Closing it again has no effect.

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
 use splitpoint::hash::HashFunction;
-use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _, Value};
+use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _};
 
 use crate::bytes::{self, ByteString};
 use crate::handle::{Access, Handle, Opened};
@@ -275,7 +275,10 @@ impl Table {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let opened = self.handle.opened_to_read(py)?;
-        get_in_chunks(&opened, keys, default, |keys| opened.table().get_many_bytes(keys))
+        get_in_chunks(keys, default, |keys| {
+            py.detach(|| opened.table().get_many_bytes(keys))
+                .map_err(|error| opened.raise(py, &error))
+        })
     }
 
     /// Store `new` under `key` if its value is `expected`, and return whether it was, in one step.
@@ -316,8 +319,10 @@ impl Table {
 
     /// Store every pair of a mapping, or of an iterable of pairs, in order.
     ///
-    /// If one pair fails, those before it are stored. `durability` is the level of this call; with
-    /// ``"sync"`` the call waits for the device once, at the end.
+    /// If one pair fails, those before it are stored. The call takes many pairs at a time before it
+    /// stores them: an iterable that reads the table does not see the last pairs that it gave.
+    /// `durability` is the level of this call; with ``"sync"`` the call waits for the device once, at the
+    /// end.
     #[pyo3(signature = (pairs, *, durability=None))]
     fn put_many(
         &self,
@@ -326,7 +331,15 @@ impl Table {
         durability: Option<&str>,
     ) -> PyResult<()> {
         let (opened, level) = (self.handle.opened(py)?, level(py, durability)?);
-        let made = put_in_chunks(&opened, pairs, level);
+        // One sync at the end is enough.
+        let of_chunk = level.map(|level| match level {
+            Durability::Sync => Durability::Buffered,
+            other => other,
+        });
+        let made = put_in_chunks(pairs, |pairs| {
+            py.detach(|| opened.table().put_many_bytes(pairs, of_chunk))
+                .map_err(|error| opened.raise(py, &error))
+        });
         if level == Some(Durability::Sync) {
             // Those before an error become durable, too.
             let synced = py.detach(|| opened.table().sync());
@@ -537,11 +550,10 @@ impl Table {
 
 /// Returns the values of keys that `find` looks up, `default` for a missing key, and looks for Ctrl-C
 /// between chunks.
-pub(crate) fn get_in_chunks<'py, 'table>(
-    opened: &Opened,
+pub(crate) fn get_in_chunks<'py, V: AsRef<[u8]>>(
     keys: &Bound<'py, PyAny>,
     default: Option<Bound<'py, PyAny>>,
-    find: impl Fn(&[&[u8]]) -> Result<Vec<Option<Value<'table>>>> + Sync,
+    mut find: impl FnMut(&[&[u8]]) -> PyResult<Vec<Option<V>>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = keys.py();
     let default = default.unwrap_or_else(|| py.None().into_bound(py));
@@ -554,10 +566,9 @@ pub(crate) fn get_in_chunks<'py, 'table>(
             chunk.push(bytes::key_of(key?)?);
         }
         let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
-        let found = py.detach(|| find(&slices));
-        for value in found.map_err(|error| opened.raise(py, &error))? {
+        for value in find(&slices)? {
             match value {
-                Some(value) => values.append(objects::bytes(py, &value)?)?,
+                Some(value) => values.append(objects::bytes(py, value.as_ref())?)?,
                 None => values.append(&default)?,
             }
         }
@@ -568,16 +579,12 @@ pub(crate) fn get_in_chunks<'py, 'table>(
     }
 }
 
-/// Stores pairs up to the first that fails, and looks for Ctrl-C between chunks.
-fn put_in_chunks(
-    opened: &Opened,
+/// Stores pairs by `put` up to the first that fails, and looks for Ctrl-C between chunks.
+pub(crate) fn put_in_chunks(
     pairs: &Bound<'_, PyAny>,
-    level: Option<Durability>,
+    mut put: impl FnMut(&[(&[u8], &[u8])]) -> PyResult<()>,
 ) -> PyResult<()> {
     let py = pairs.py();
-    // The caller syncs once, at the end.
-    let level =
-        level.map(|level| if level == Durability::Sync { Durability::Buffered } else { level });
     let mut pairs = pairs_of(pairs)?;
     loop {
         let expected = pairs.size_hint().0.clamp(BATCH, CHUNK);
@@ -589,8 +596,7 @@ fn put_in_chunks(
         });
         let slices: Vec<(&[u8], &[u8])> =
             chunk.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
-        py.detach(|| opened.table().put_many_bytes(&slices, level))
-            .map_err(|error| opened.raise(py, &error))?;
+        put(&slices)?;
         taken?;
         if chunk.len() < CHUNK {
             return Ok(());

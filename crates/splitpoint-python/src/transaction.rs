@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use pyo3::exceptions::PyKeyError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 use self_cell::self_cell;
 use splitpoint::{Error, Result, TransactionScan};
 
 use crate::handle::{Attached, Opened, Origin};
 use crate::scan::{Ahead, Next, Part, Record, Scan, Walks};
-use crate::table::{Table, level};
+use crate::table::{Table, get_in_chunks, level, put_in_chunks};
 use crate::{bytes, error, objects};
 
 /// A transaction and the scans of it that go on.
@@ -155,9 +155,7 @@ impl Transaction {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = bytes::key(key)?;
         let key = key.as_slice();
-        let found = self.with(py, |transaction| {
-            transaction.get(key)?.map(|value| objects::copied(&value)).transpose()
-        })?;
+        let found = self.with(py, |transaction| copy_of(transaction, key))?;
         found.map(|value| objects::bytes(py, &value)).transpose()
     }
 
@@ -182,6 +180,11 @@ impl Transaction {
             self.origin.clone(),
         ))
     }
+}
+
+/// Returns a copy of the value of `key` that needs no interpreter.
+fn copy_of(transaction: &mut splitpoint::Transaction<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    transaction.get(key)?.map(|value| objects::copied(&value)).transpose()
 }
 
 #[pymethods]
@@ -278,6 +281,34 @@ impl Transaction {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(self.find(py, key)?.map(Bound::into_any).or(default))
+    }
+
+    /// Return the values of `keys` in a list, in the same order, with `default` for a missing key.
+    #[pyo3(signature = (keys, default=None))]
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        get_in_chunks(keys, default, |keys| {
+            self.with(py, |transaction| {
+                keys.iter().map(|key| copy_of(transaction, key)).collect::<Result<Vec<_>>>()
+            })
+        })
+    }
+
+    /// Store every pair of a mapping, or of an iterable of pairs, in order. It reads nothing, so that
+    /// nothing conflicts.
+    ///
+    /// If one pair fails, the transaction has those before it. The call takes many pairs at a time before
+    /// it stores them: an iterable that reads the transaction does not see the last pairs that it gave.
+    fn put_many(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
+        put_in_chunks(pairs, |pairs| {
+            self.with(py, |transaction| {
+                pairs.iter().try_for_each(|(key, value)| transaction.put(key, value))
+            })
+        })
     }
 
     /// Return the moment of the changes so far, to `rollback_to`.

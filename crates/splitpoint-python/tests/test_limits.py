@@ -51,7 +51,8 @@ calls = {
     "values": lambda: step(table.values()),
     "items": lambda: step(table.items()),
     "snapshot": lambda: snapshot["large"],
-    "transaction": lambda: transaction["large"],
+    "transaction getitem": lambda: transaction["large"],
+    "transaction get_many": lambda: transaction.get_many(["large"]),
     "transaction pop": lambda: transaction.pop("large"),
     "transaction popitem": lambda: transaction.popitem(),
     "transaction values": lambda: step(transaction.values()),
@@ -94,8 +95,8 @@ class Limits(Scratch):
         for call in ("getitem", "get", "get_many", "many misses", "snapshot", "pop", "popitem"):
             with self.subTest(call):
                 self.assertEqual(self.raised(call, 8_000_000), "MemoryError None")
-        twice = "values", "items", "transaction", "transaction pop", "transaction popitem", "transaction values"
-        for call in twice:
+        of_transaction = "getitem", "get_many", "pop", "popitem", "values"
+        for call in ("values", "items", *(f"transaction {name}" for name in of_transaction)):
             # No room, and room for a single copy.
             for room_bytes in (8_000_000, 60_000_000):
                 with self.subTest(call, room_bytes=room_bytes):

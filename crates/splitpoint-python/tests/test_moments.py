@@ -176,6 +176,59 @@ class Transactions(Moments):
         self.assert_code("closed", transaction.commit)
         self.assert_code("closed", transaction.get, "a")
 
+    def test_many_keys_are_those_of_the_table_and_of_the_changes(self):
+        """More than the calls take at a time, of the table, changed, deleted and missing."""
+        self.table.put_many({f"{i}": f"old {i}" for i in range(3000)})
+        with self.table.transaction() as transaction:
+            self.assertIsNone(transaction.put_many((f"{i}", f"new {i}") for i in range(1500, 4500)))
+            del transaction["1"]
+            keys = [f"{i}" for i in range(5000)]
+            values = [b"old %d" % i for i in range(1500)] + [b"new %d" % i for i in range(1500, 4500)]
+            values[1] = None
+            self.assertEqual(transaction.get_many(iter(keys)), values + [None] * 500)
+            self.assertEqual(transaction.get_many(["1", "0"], default=b""), [b"", b"old 0"])
+            self.assertEqual(transaction.get_many([]), [])
+            self.assertEqual(len(self.table), 3000)
+        self.assertEqual(self.table.get_many(keys), values + [None] * 500)
+
+    def test_get_many_of_a_transaction_conflicts_and_put_many_does_not(self):
+        for call, code in (
+            (lambda transaction: transaction.get_many(["read", "missing"]), "conflict"),
+            (lambda transaction: transaction.put_many({"read": "2", "missing": "2"}), None),
+            (lambda transaction: transaction.update({"read": "2"}, missing="2"), None),
+        ):
+            self.table.clear()
+            self.table["read"] = "1"
+            transaction = self.table.transaction()
+            _ = transaction.get("other")
+            call(transaction)
+            self.table["missing"] = "1"
+            if code is None:
+                transaction.commit()
+                self.assertEqual(self.table.get_many(["read", "missing"]), [b"2", b"2"])
+            else:
+                transaction["written"] = "1"
+                self.assert_code(code, transaction.commit)
+
+    def test_put_many_of_a_transaction_keeps_what_comes_before_an_error(self):
+        with self.table.transaction() as transaction:
+            with self.assertRaises(TypeError):
+                transaction.put_many([("a", "1"), ("b", 2), ("c", "3")])
+            with self.assertRaisesRegex(ValueError, "a record has 2 elements"):
+                transaction.put_many([("d", "4", "5")])
+            with self.assertRaises(TypeError):
+                transaction.get_many([1])
+            self.assertEqual(dict(transaction), {b"a": b"1"})
+        self.assert_code("closed", transaction.put_many, {"a": "2"})
+        self.assert_code("closed", transaction.get_many, ["a"])
+        self.assertEqual(dict(self.table), {b"a": b"1"})
+
+    def test_an_iterable_may_use_the_transaction_that_takes_its_pairs(self):
+        with self.table.transaction() as transaction:
+            transaction["first"] = "1"
+            transaction.put_many((f"{i}", transaction["first"]) for i in range(3000))
+            self.assertEqual(len(transaction), 3001)
+
     def test_a_missing_key_is_a_key_error(self):
         with self.table.transaction() as transaction:
             for call in (transaction.__getitem__, transaction.__delitem__, transaction.pop):

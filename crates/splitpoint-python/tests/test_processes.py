@@ -816,6 +816,8 @@ class Endings(Scratch):
         for call in (
             "table.put_many(zip(keys, itertools.repeat(b'x')))",
             "table.get_many(keys)",
+            "transaction.put_many(zip(keys, itertools.repeat(b'x')))",
+            "transaction.get_many(keys)",
             f"count({forever.format('iter', 'table')})",
             # The views have an `__iter__` in Python.
             f"count({forever.format(walk_values, 'table')})",

@@ -74,11 +74,12 @@ class Transaction(_native.Transaction, _Moment, collections.abc.MutableMapping):
 
     >>> with splitpoint.open_url("mem:") as table:
     ...     with table.transaction() as transaction:
-    ...         transaction["a"], transaction["b"] = "1", "2"
-    ...         len(transaction), len(table)
+    ...         transaction["a"] = "1"
+    ...         transaction.put_many({"b": "2", "c": "3"})
+    ...         transaction.get_many(["c", "d"]), len(transaction), len(table)
     ...     len(table)
-    (2, 0)
-    2
+    ([b'3', None], 3, 0)
+    3
     """
 
     __slots__ = ("_durability", "_is_ended")
@@ -117,16 +118,12 @@ class Transaction(_native.Transaction, _Moment, collections.abc.MutableMapping):
     def update(self, other=(), /, **pairs):
         """Store every key of a mapping, of an iterable of pairs and of the keyword arguments."""
         # The keys that `MutableMapping` would read are not read here, so that nothing conflicts.
-        for source in (other, pairs):
-            if hasattr(source, "items"):
-                source = source.items()
-            elif hasattr(source, "keys"):
-                source = ((key, source[key]) for key in source.keys())
-            for key, value in source:
-                self[key] = value
+        self.put_many(other)
+        if pairs:
+            self.put_many(pairs)
 
     def __ior__(self, other):
-        self.update(other)
+        self.put_many(other)
         return self
 
     def clear(self):
