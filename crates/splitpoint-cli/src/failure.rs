@@ -251,6 +251,11 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
              thousands of stores open; everything stored before is safe"
                 .to_string()
         }
+        StoreError::Full { what: StoreError::MEMORY, .. } => {
+            "free memory, or raise the limit of the process: see `ulimit -v`; everything stored \
+             before is safe"
+                .to_string()
+        }
         StoreError::Full { .. } => {
             "free some space and try again; everything stored before is safe".to_string()
         }

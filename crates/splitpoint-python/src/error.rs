@@ -7,8 +7,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use splitpoint::{Error, ErrorKind, Holder};
 
-use crate::objects;
-
 /// Returns the exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     if is_want_of_memory(error) {
@@ -38,9 +36,9 @@ pub(crate) fn raise_about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
     exception(py, code(error.kind()), None, &message, Some(path))
 }
 
-/// Returns whether there was no memory for a copy.
+/// Returns whether the process got no memory.
 fn is_want_of_memory(error: &Error) -> bool {
-    matches!(error, Error::Full { what: objects::MEMORY, .. })
+    matches!(error, Error::Full { what: Error::MEMORY, .. })
 }
 
 /// Returns whether the reason of a poisoned handle says what to do.

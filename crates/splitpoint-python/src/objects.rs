@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "PyO3 has no constructors that return an error and copy once")]
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -59,18 +60,24 @@ pub(crate) fn list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
-/// What is full if [`copied`] finds no memory. For Python that is a `MemoryError`.
-pub(crate) const MEMORY: &str = "memory of this process";
-
 /// Returns a copy of `bytes` that needs no interpreter.
 ///
 /// # Errors
 ///
-/// [`Error::Full`] with [`MEMORY`].
+/// [`Error::Full`] with [`Error::MEMORY`].
 pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len())
-        .map_err(|_| Error::Full { what: MEMORY, bytes: bytes.len() as u64 })?;
+        .map_err(|_| Error::Full { what: Error::MEMORY, bytes: bytes.len() as u64 })?;
     copy.extend_from_slice(bytes);
     Ok(copy)
+}
+
+/// Makes room in a list of what Python passes, of which there may be as many as it has memory for.
+///
+/// # Errors
+///
+/// `MemoryError`.
+pub(crate) fn reserve<T>(list: &mut Vec<T>, count: usize) -> PyResult<()> {
+    list.try_reserve(count).map_err(|_| PyMemoryError::new_err(()))
 }

@@ -4,6 +4,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
+use crate::objects;
+
 /// A key with its value, not yet looked at.
 pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
@@ -49,7 +51,9 @@ impl<'py> Iterator for Pairs<'py> {
 pub(crate) fn pairs_of<'py>(source: &Bound<'py, PyAny>) -> PyResult<Pairs<'py>> {
     if let Ok(dict) = source.cast_exact::<PyDict>() {
         // All at once, without a tuple for each: while they are stored the dict may change.
-        let pairs: Vec<Pair<'py>> = dict.iter().collect();
+        let mut pairs: Vec<Pair<'py>> = Vec::new();
+        objects::reserve(&mut pairs, dict.len())?;
+        pairs.extend(dict.iter());
         return Ok(Pairs::Dict(pairs.into_iter()));
     }
     if source.cast_exact::<PyList>().is_ok() {

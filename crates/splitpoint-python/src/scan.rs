@@ -16,7 +16,7 @@ use crate::{error, objects};
 const AHEAD: usize = 64;
 /// Bytes of values after which it takes no more.
 const AHEAD_BYTES: usize = 1 << 18;
-/// Bytes of a value from which on a copy may find no memory. To ask for each one costs a fifth of a scan.
+/// Bytes of a key or a value from which on a copy may find no memory. To ask for each one costs a fifth of a scan.
 const LARGE_BYTES: usize = 1 << 16;
 
 /// The scan of the library.
@@ -113,15 +113,10 @@ impl Ahead {
                 Some(Ok(entry)) => {
                     let value = if has_values { &entry.value[..] } else { &[] };
                     bytes += entry.key.len() + value.len();
-                    let value: Box<[u8]> = if value.len() < LARGE_BYTES {
-                        value.into()
-                    } else {
-                        match objects::copied(value) {
-                            Ok(value) => value.into(),
-                            Err(error) => return self.end_with(error),
-                        }
-                    };
-                    self.records.push_back(((*entry.key).into(), value));
+                    match copied(&entry.key).and_then(|key| Ok((key, copied(value)?))) {
+                        Ok(record) => self.records.push_back(record),
+                        Err(error) => return self.end_with(error),
+                    }
                 }
                 Some(Err(error)) => return self.end_with(error),
             }
@@ -140,6 +135,11 @@ impl Ahead {
     pub(crate) fn pop(&mut self) -> Option<Record> {
         self.records.pop_front()
     }
+}
+
+/// Returns a copy of a key or a value.
+fn copied(bytes: &[u8]) -> Result<Box<[u8]>> {
+    if bytes.len() < LARGE_BYTES { Ok(bytes.into()) } else { objects::copied(bytes).map(Vec::into) }
 }
 
 /// A scan and the records that it has read ahead.

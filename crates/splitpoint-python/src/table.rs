@@ -360,19 +360,18 @@ impl Table {
         durability: Option<&str>,
     ) -> PyResult<()> {
         let (opened, level) = (self.handle.opened(py)?, level(py, durability)?);
-        let pairs = pairs_of(changes)?.map(|pair| {
+        let mut pairs: Vec<(ByteString<'_>, Option<ByteString<'_>>)> = Vec::new();
+        for pair in pairs_of(changes)? {
             let (key, value) = pair?;
-            Ok((bytes::key(&key)?, bytes::value_or_none(&value)?))
-        });
-        let pairs: Vec<(ByteString<'_>, Option<ByteString<'_>>)> =
-            pairs.collect::<PyResult<_>>()?;
-        let changes: Vec<Change<'_>> = pairs
-            .iter()
-            .map(|(key, value)| match value {
-                Some(value) => Change::Put { key: key.as_slice(), value: value.as_slice() },
-                None => Change::Delete { key: key.as_slice() },
-            })
-            .collect();
+            objects::reserve(&mut pairs, 1)?;
+            pairs.push((bytes::key(&key)?, bytes::value_or_none(&value)?));
+        }
+        let mut changes: Vec<Change<'_>> = Vec::new();
+        objects::reserve(&mut changes, pairs.len())?;
+        changes.extend(pairs.iter().map(|(key, value)| match value {
+            Some(value) => Change::Put { key: key.as_slice(), value: value.as_slice() },
+            None => Change::Delete { key: key.as_slice() },
+        }));
         py.detach(|| opened.table().apply_bytes(&changes, level))
             .map_err(|error| opened.raise(py, &error))
     }

@@ -41,7 +41,25 @@ def keep(keys):
 large_words = [bytes(VALUE_BYTES), *words]
 # Each gets a list of its own, for which the first ones leave no memory.
 keepers = [lambda keys: keep(keys) for _ in range(4)]
+few = [str(number) for number in range(200_000)]
+few_changes = {word: word for word in few}
+many_words = few * 20
+many_changes = [(word, "value") for word in many_words]
+
+def put_until_full():
+    try:
+        for number in range(10_000):
+            transaction[str(number)] = bytes(1_000_000)
+    finally:
+        lift()
+        # What came before is still there.
+        assert transaction["0"] == bytes(1_000_000) and "9999" not in transaction
+
 calls = {
+    "transaction put": put_until_full,
+    "apply a list": lambda: table.apply(many_changes),
+    "apply a dict": lambda: table.apply(few_changes),
+    "apply an iterator": lambda: table.apply(iter(many_changes)),
     "getitem": lambda: table["large"],
     "get": lambda: table.get("large"),
     "get_many": lambda: table.get_many(["large"]),
@@ -79,7 +97,7 @@ transaction.close()
 snapshot.close()
 table.close()
 with splitpoint.open("table.spt") as table:
-    assert len(table["large"]) == len(table["other"]) == VALUE_BYTES and table["after"] == b"1"
+    assert len(table) == 3 and len(table["large"]) == len(table["other"]) == VALUE_BYTES and table["after"] == b"1"
     assert table.check().is_clean
 """
 
@@ -101,6 +119,14 @@ class Limits(Scratch):
             for room_bytes in (8_000_000, 60_000_000):
                 with self.subTest(call, room_bytes=room_bytes):
                     self.assertEqual(self.raised(call, room_bytes), "MemoryError None")
+
+    def test_a_batch_or_a_transaction_that_does_not_fit_into_memory_raises(self):
+        for call in "transaction put", "apply a list", "apply an iterator":
+            # Enough for a part of what the call needs.
+            for room_bytes in (8_000_000, 60_000_000):
+                with self.subTest(call, room_bytes=room_bytes):
+                    self.assertEqual(self.raised(call, room_bytes), "MemoryError None")
+        self.assertEqual(self.raised("apply a dict", 1_000_000), "MemoryError None")
 
     def test_keys_for_a_function_of_the_lab_that_do_not_fit_raise(self):
         self.assertEqual(self.raised("own hash", 8_000_000), "MemoryError None")

@@ -3,6 +3,8 @@
 use std::borrow::Borrow;
 use std::fmt;
 
+use crate::error::Result;
+use crate::memory;
 use crate::value::Entry;
 
 /// A key with its value, in any form that has bytes: an item of
@@ -80,8 +82,14 @@ impl<'a> Change<'a> {
 
 /// Collects changes from an iterator over changes or references to them. Keys and values stay
 /// borrowed.
-pub(crate) fn copied<'a>(changes: impl IntoIterator<Item: Borrow<Change<'a>>>) -> Vec<Change<'a>> {
-    changes.into_iter().map(|change| *change.borrow()).collect()
+///
+/// # Errors
+///
+/// [`Error::Full`](crate::Error::Full) with [`Error::MEMORY`](crate::Error::MEMORY).
+pub(crate) fn copied<'a>(
+    changes: impl IntoIterator<Item: Borrow<Change<'a>>>,
+) -> Result<Vec<Change<'a>>> {
+    memory::collected(changes.into_iter().map(|change| *change.borrow()))
 }
 
 /// Changes that [`Db::apply`](crate::Db::apply) applies atomically.

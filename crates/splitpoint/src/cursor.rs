@@ -234,7 +234,7 @@ impl<'db> Scan<'db> {
         let [key_pin, value_pin] = self.versions.two_pins().inspect_err(|_| self.end())?;
         let Some((_, Pair { key, value })) = self.next_current()? else { return Ok(None) };
         let (key, value) = if self.versions.copies_values() {
-            (Value::owned(key.to_vec()), Value::owned(value.to_vec()))
+            (Value::copied(key)?, Value::copied(value)?)
         } else {
             (Value::pinned(key, key_pin), Value::pinned(value, value_pin))
         };

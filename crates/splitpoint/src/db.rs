@@ -49,6 +49,7 @@ use crate::batch::{AsPair, Change, copied};
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::{Error, Result, Unsupported};
+use crate::memory;
 use crate::options::{
     Access, Create, Durability, KEY_BYTES_MAX, Options, Sharing, VALUE_BYTES_MAX,
 };
@@ -390,7 +391,7 @@ impl Db {
         keys: impl IntoIterator<Item: AsRef<[u8]>>,
     ) -> Result<Vec<Option<Value<'_>>>> {
         let mut keys = keys.into_iter().fuse();
-        let mut values = Vec::with_capacity(keys.size_hint().0);
+        let mut values = memory::with_room(keys.size_hint().0)?;
         let mut pins = self.store.pins()?;
         loop {
             let chunk: [_; CHUNK] = std::array::from_fn(|_| keys.next());
@@ -413,19 +414,21 @@ impl Db {
         pins: &mut Bunch<'db>,
         values: &mut Vec<Option<Value<'db>>>,
     ) -> Result<()> {
+        memory::reserve(values, keys.len())?;
         // Check this before the index is read: in a forked child it may not be mapped, and another
         // process may be changing it.
         self.store.refuse_reading_in_fork()?;
         if let Some(reader) = &self.store.reader {
             for key in keys {
                 let found = self.store.find_while_pinned(key, self.store.hash_of(key))?;
-                values.push(found.map(|pair| {
+                let value = found.map(|pair| {
                     if reader.is_per_call() {
-                        Value::owned(pair.value.to_vec())
+                        Value::copied(pair.value)
                     } else {
-                        Value::pinned(pair.value, pins.take())
+                        Ok(Value::pinned(pair.value, pins.take()))
                     }
-                }));
+                });
+                values.push(value.transpose()?);
             }
             return Ok(());
         }
@@ -853,7 +856,7 @@ impl Db {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        self.apply_slice(&copied(changes), durability)
+        self.apply_slice(&copied(changes)?, durability)
     }
 
     fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
@@ -1659,7 +1662,7 @@ impl Table for Db {
     }
 
     fn get_many_bytes(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
-        let mut values = Vec::with_capacity(keys.len());
+        let mut values = Vec::new();
         // All keys in one call, which prefetches the buckets of the next group before it compares
         // the keys of this one.
         self.get_chunk(keys, &mut self.store.pins()?, &mut values)?;

@@ -116,7 +116,8 @@ pub enum Error {
         /// The error of the earlier call, or which of the other causes applies.
         reason: String,
     },
-    /// The store cannot grow, because the format or the address space of the process is exhausted.
+    /// The store cannot grow, because the format or the address space of the process is exhausted, or
+    /// the process gets no memory for what it asked for.
     ///
     /// `ulimit -v` limits the address space. On Linux `vm.max_map_count` limits the number of
     /// mappings. A full disk is [`Error::Io`] instead.
@@ -239,6 +240,10 @@ impl ErrorKind {
 impl Error {
     /// The `what` of an [`Error::Full`] when the process has no address space left.
     pub const ADDRESS_SPACE: &'static str = "address space of this process";
+
+    /// The `what` of an [`Error::Full`] when the process gets no memory for a copy or a list whose size
+    /// the data decides: a value, the changes of a batch or of a transaction.
+    pub const MEMORY: &'static str = "memory of this process";
 
     /// Returns the file that the error concerns, if it names one.
     pub fn path(&self) -> Option<&Path> {

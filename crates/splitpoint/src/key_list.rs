@@ -3,6 +3,9 @@
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 
+use crate::error::Result;
+use crate::memory;
+
 /// Keys, each with a value or none, in the order in which they were added. Their bytes lie one behind the
 /// other, so an entry costs no allocation of its own.
 #[derive(Debug, Default)]
@@ -142,11 +145,23 @@ impl KeyList {
         None
     }
 
-    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>, hash: u64) {
+    /// Adds an entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`](crate::Error::Full) if there is no memory; the list has the same entries as before.
+    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>, hash: u64) -> Result<()> {
         let given = value.unwrap_or_default();
         if self.kept.entries.capacity() == 0 {
             self.kept = Kept::with_room();
         }
+        // All memory first.
+        memory::reserve(&mut self.kept.bytes, key.len() + given.len())?;
+        memory::reserve(&mut self.kept.entries, 1)?;
+        let len = self.len() + 1;
+        let is_noted = !self.newest.is_empty() && !self.newest.is_full_with(len);
+        let larger = (!is_noted && len > SEARCHED_MAX).then(|| Newest::with_room_for(len));
+        let larger = larger.transpose()?;
         let start = self.kept.bytes.len();
         self.kept.bytes.extend_from_slice(key);
         self.kept.bytes.extend_from_slice(given);
@@ -161,13 +176,13 @@ impl KeyList {
             has_value: value.is_some(),
             earlier: None,
         });
-        let len = self.len();
-        if !self.newest.is_empty() && !self.newest.is_full_with(len) {
+        if is_noted {
             self.note(len - 1);
-        } else if len > SEARCHED_MAX {
-            self.newest = Newest::with_room_for(len);
+        } else if let Some(larger) = larger {
+            self.newest = larger;
             (0..len).for_each(|i| self.note(i));
         }
+        Ok(())
     }
 
     fn note(&mut self, i: usize) {
@@ -223,8 +238,8 @@ struct Newest {
 }
 
 impl Newest {
-    fn with_room_for(len: usize) -> Self {
-        Self { places: vec![None; (2 * len).next_power_of_two()] }
+    fn with_room_for(len: usize) -> Result<Self> {
+        Ok(Self { places: memory::filled(None, (2 * len).next_power_of_two())? })
     }
 
     #[inline]
@@ -271,21 +286,25 @@ impl Newest {
 }
 
 /// Returns which of `count` keys come again later, in their order. `is_same` says whether two are equal.
+///
+/// # Errors
+///
+/// [`Error::Full`](crate::Error::Full) if there is no memory.
 pub(crate) fn repeated(
     count: usize,
     hash_of: impl Fn(usize) -> u64,
     is_same: impl Fn(usize, usize) -> bool,
-) -> Vec<usize> {
+) -> Result<Vec<usize>> {
     let is_equal = |i: usize, other: usize| hash_of(i) == hash_of(other) && is_same(i, other);
     if count <= SEARCHED_MAX {
         let comes_again = |&i: &usize| (i + 1..count).any(|later| is_equal(i, later));
-        return (0..count).filter(comes_again).collect();
+        return Ok((0..count).filter(comes_again).collect());
     }
-    let mut newest = Newest::with_room_for(count);
+    let mut newest = Newest::with_room_for(count)?;
     let put = |i| newest.replace(hash_of(i), Some(Place::of(i)), |earlier| is_equal(i, earlier));
-    let mut repeated: Vec<usize> = (0..count).filter_map(put).map(Place::index).collect();
+    let mut repeated = memory::collected((0..count).filter_map(put).map(Place::index))?;
     repeated.sort_unstable();
-    repeated
+    Ok(repeated)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -303,7 +322,7 @@ mod tests {
             let hash_of = |i: usize| keys[i] % 5;
             let expected: Vec<usize> =
                 (0..keys.len()).filter(|&i| keys[i + 1..].contains(&keys[i])).collect();
-            prop_assert_eq!(repeated(keys.len(), hash_of, |i, j| keys[i] == keys[j]), expected);
+            prop_assert_eq!(repeated(keys.len(), hash_of, |i, j| keys[i] == keys[j]).unwrap(), expected);
         }
 
         #[test]
@@ -318,7 +337,7 @@ mod tests {
             let mut lens = kept.into_iter();
             for chunk in steps.chunks(20) {
                 for &(key, value) in chunk {
-                    list.add(&[key], value.as_ref().map(std::slice::from_ref), hash(key));
+                    list.add(&[key], value.as_ref().map(std::slice::from_ref), hash(key)).unwrap();
                     model.push((key, value));
                 }
                 if let Some(len) = lens.next() {

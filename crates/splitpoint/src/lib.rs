@@ -400,6 +400,7 @@ mod key_list;
 pub mod linear;
 mod live;
 mod log;
+mod memory;
 mod moments;
 mod options;
 mod piece;

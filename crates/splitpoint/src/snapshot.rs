@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cursor::Scan;
 use crate::error::Result;
+use crate::memory;
 use crate::store::{Hold, Store, Versions};
 use crate::value::Value;
 
@@ -127,7 +128,7 @@ impl<'db> Snapshot<'db> {
         store.refuse_reading_in_fork()?;
         let copies_values = self.versions.copies_values();
         let mut keys = keys.into_iter().fuse();
-        let mut values = Vec::with_capacity(keys.size_hint().0);
+        let mut values = memory::with_room(keys.size_hint().0)?;
         let mut pins = self.versions.pins()?;
         loop {
             let group: [_; GROUP] = std::array::from_fn(|_| keys.next());
@@ -143,16 +144,18 @@ impl<'db> Snapshot<'db> {
             if store.reader.is_none() {
                 hashes.iter().flatten().for_each(|&hash| store.prefetch_candidates(hash));
             }
+            memory::reserve(&mut values, GROUP)?;
             for (key, hash) in group.iter().zip(hashes) {
                 let (Some(key), Some(hash)) = (key, hash) else { return Ok(values) };
                 let found = self.versions.find_while_pinned(key.as_ref(), hash)?;
-                values.push(found.map(|pair| {
+                let value = found.map(|pair| {
                     if copies_values {
-                        Value::owned(pair.value.to_vec())
+                        Value::copied(pair.value)
                     } else {
-                        Value::pinned(pair.value, pins.take())
+                        Ok(Value::pinned(pair.value, pins.take()))
                     }
-                }));
+                });
+                values.push(value.transpose()?);
             }
         }
     }

@@ -537,13 +537,13 @@ impl Store {
         if self.turns.is_some() {
             self.refuse_reading_in_fork()?;
         }
-        if let Ok(found) = self.glance(key, hash, <[u8]>::to_vec) {
-            return Ok(found.map(Value::owned));
+        if let Ok(found) = self.glance(key, hash, Value::copied) {
+            return found.transpose();
         }
         let pin = reader.pin(&self.region)?;
         let found = self.find_beside_while_pinned(key, hash)?;
         if reader.is_per_call() {
-            return Ok(found.map(|pair| Value::owned(pair.value.to_vec())));
+            return found.map(|pair| Value::copied(pair.value)).transpose();
         }
         Ok(found.map(|pair| Value::pinned(pair.value, pin)))
     }

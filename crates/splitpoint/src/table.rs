@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::batch::{AsPair, Change, copied};
 use crate::error::{ErrorKind, Result};
+use crate::memory;
 use crate::options::Durability;
 use crate::stats::Stats;
 use crate::value::{Entry, Value};
@@ -435,8 +436,8 @@ pub trait TableExt: Table {
         &self,
         keys: impl IntoIterator<Item: AsRef<[u8]>>,
     ) -> Result<Vec<Option<Value<'_>>>> {
-        let keys: Vec<_> = keys.into_iter().collect();
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let keys = memory::collected(keys)?;
+        let keys: Vec<&[u8]> = memory::collected(keys.iter().map(AsRef::as_ref))?;
         self.get_many_bytes(&keys)
     }
 
@@ -538,7 +539,7 @@ pub trait TableExt: Table {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        self.apply_bytes(&copied(changes), None)
+        self.apply_bytes(&copied(changes)?, None)
     }
 
     /// Applies changes like [`apply`](Self::apply), with `durability` for all of them.
@@ -550,7 +551,7 @@ pub trait TableExt: Table {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        self.apply_bytes(&copied(changes), Some(durability))
+        self.apply_bytes(&copied(changes)?, Some(durability))
     }
 }
 

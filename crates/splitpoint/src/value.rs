@@ -5,6 +5,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
+use crate::error::Result;
+use crate::memory;
 use crate::pins::Pin;
 
 /// Bytes of a value that `Debug` shows; for a longer value it adds the length.
@@ -66,6 +68,15 @@ impl<'table> Value<'table> {
     /// Wraps bytes that belong to this value alone.
     pub fn owned(bytes: Vec<u8>) -> Self {
         Self { bytes: Cow::Owned(bytes), pin: None }
+    }
+
+    /// Wraps a copy of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`](crate::Error::Full) with [`Error::MEMORY`](crate::Error::MEMORY).
+    pub(crate) fn copied(bytes: &[u8]) -> Result<Self> {
+        memory::copied(bytes).map(Self::owned)
     }
 
     /// Returns the bytes as a vector, copying them if the table owns them.

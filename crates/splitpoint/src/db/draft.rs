@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::spill::{OwnChange, Spill};
 use crate::error::{Error, Result};
 use crate::key_list::KeyList;
+use crate::memory;
 use crate::options::Durability;
 use crate::store::{Changes as _, HashedChange, Store, Writer};
 
@@ -49,7 +50,10 @@ impl Draft {
     )]
     pub(super) fn find(&self, key: &[u8], hash: u64) -> Result<Option<Option<Vec<u8>>>> {
         match self {
-            Self::Memory(list) => Ok(list.find(key, hash).map(|own| own.map(<[u8]>::to_vec))),
+            Self::Memory(list) => {
+                let Some(own) = list.find(key, hash) else { return Ok(None) };
+                own.map(memory::copied).transpose().map(Some)
+            }
             Self::Files(spill) => {
                 let spill = lock(spill);
                 spill.find(key, hash, spill.len())
@@ -64,8 +68,7 @@ impl Draft {
             let bytes = list.bytes_with(key.len() + value.map_or(0, <[u8]>::len));
             let bytes_max = store.transaction_bytes;
             if bytes <= bytes_max {
-                list.add(key, value, hash);
-                return Ok(());
+                return list.add(key, value, hash);
             }
             if store.region.storage().is_volatile() {
                 return Err(Error::TooLarge { what: "transaction", bytes, bytes_max });
@@ -137,7 +140,7 @@ impl Draft {
     ) -> Result<()> {
         match self {
             Self::Memory(list) => {
-                last_changes(list).iter().try_for_each(|(key, value)| visit(key, value.is_some()))
+                last_changes(list)?.iter().try_for_each(|(key, value)| visit(key, value.is_some()))
             }
             Self::Files(spill) => lock(spill).for_each(&mut |change| {
                 let (key, value) = change.parts();
@@ -162,7 +165,7 @@ impl Draft {
                 {
                     return store.make_one(writer, key, value, durability);
                 }
-                store.apply_hashed(writer, changes.collect())
+                store.apply_hashed(writer, memory::collected(changes)?)
             }
             Self::Files(spill) => store.apply_large(writer, &*lock(spill)),
         }
@@ -175,8 +178,12 @@ fn lock(spill: &Mutex<Spill>) -> MutexGuard<'_, Spill> {
 }
 
 /// Returns each changed key once, with its new value.
-fn last_changes(list: &KeyList) -> HashMap<&[u8], Option<&[u8]>> {
-    list.iter().map(|(_, key, value)| (key, value)).collect()
+fn last_changes(list: &KeyList) -> Result<HashMap<&[u8], Option<&[u8]>>> {
+    let mut changes = HashMap::new();
+    let bytes = list.len() * size_of::<(&[u8], Option<&[u8]>)>();
+    changes.try_reserve(list.len()).map_err(|_| memory::refused(bytes))?;
+    changes.extend(list.iter().map(|(_, key, value)| (key, value)));
+    Ok(changes)
 }
 
 /// The changes of a draft when a scan began.
@@ -186,18 +193,24 @@ pub(super) enum OwnChanges {
 }
 
 impl OwnChanges {
-    pub(super) fn of(draft: &Draft) -> Self {
+    pub(super) fn of(draft: &Draft) -> Result<Self> {
         let list = match draft {
             Draft::Memory(list) => list,
             Draft::Files(spill) => {
-                return Self::Files { spill: spill.clone(), mark: draft.mark(), next: 0 };
+                return Ok(Self::Files { spill: spill.clone(), mark: draft.mark(), next: 0 });
             }
         };
-        let changes = last_changes(list);
-        let changed = changes.keys().map(|key| key.to_vec()).collect();
-        let put = |(key, value): (&[u8], Option<&[u8]>)| Some((key.to_vec(), value?.to_vec()));
-        let puts: Vec<_> = changes.into_iter().filter_map(put).collect();
-        Self::Memory { changed, puts: puts.into_iter() }
+        let changes = last_changes(list)?;
+        let (mut changed, mut puts) = (HashSet::new(), memory::with_room(changes.len())?);
+        let bytes = changes.len() * size_of::<Vec<u8>>();
+        changed.try_reserve(changes.len()).map_err(|_| memory::refused(bytes))?;
+        for (key, value) in changes {
+            changed.insert(memory::copied(key)?);
+            if let Some(value) = value {
+                puts.push((memory::copied(key)?, memory::copied(value)?));
+            }
+        }
+        Ok(Self::Memory { changed, puts: puts.into_iter() })
     }
 
     /// Returns whether a key is among them.

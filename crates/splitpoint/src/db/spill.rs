@@ -13,6 +13,7 @@
 use crate::batch::Change;
 use crate::error::{Error, Result};
 use crate::format::u64_at;
+use crate::memory;
 use crate::options::{Durability, Options};
 use crate::recovery::open_storage;
 use crate::storage::failure::io_error;
@@ -246,7 +247,7 @@ impl Spill {
     }
 
     fn key(&self, entry: &Entry) -> Result<Vec<u8>> {
-        let mut key = vec![0; entry.key_bytes as usize];
+        let mut key = memory::filled(0, entry.key_bytes as usize)?;
         self.bytes.read_at(&mut key, entry.start)?;
         Ok(key)
     }
@@ -255,7 +256,7 @@ impl Spill {
         if entry.value_bytes == NO_VALUE {
             return Ok(None);
         }
-        let mut value = vec![0; entry.value_bytes as usize];
+        let mut value = memory::filled(0, entry.value_bytes as usize)?;
         self.bytes.read_at(&mut value, entry.start + entry.key_bytes)?;
         Ok(Some(value))
     }

@@ -94,7 +94,7 @@ impl<'db> Transaction<'db> {
         if let Some(own) = self.draft.find(key, hash)? {
             return Ok(own.map(Value::owned));
         }
-        self.reads.add(key, hash, self.db.store.transaction_bytes);
+        self.reads.add(key, hash, self.db.store.transaction_bytes)?;
         self.versions()?.get_hashed(key, hash)
     }
 
@@ -128,7 +128,7 @@ impl<'db> Transaction<'db> {
         let mut count = versions.record_count;
         let (store, reads) = (&self.db.store, &mut self.reads);
         self.draft.for_each_key(|key, is_put| {
-            reads.add(key, store.hash_of(key), store.transaction_bytes);
+            reads.add(key, store.hash_of(key), store.transaction_bytes)?;
             let was_there = versions.get(key)?.is_some();
             count = count - u64::from(was_there) + u64::from(is_put);
             Ok(())
@@ -177,10 +177,10 @@ impl<'db> Transaction<'db> {
     /// ```
     pub fn scan(&mut self) -> Result<TransactionScan<'db>> {
         let versions = self.versions()?.clone();
-        self.reads.add_all();
-        let own = OwnChanges::of(&self.draft);
+        let own = OwnChanges::of(&self.draft)?;
         let places = versions.places()?;
         let scan = Scan::of(versions, places)?;
+        self.reads.add_all();
         Ok(TransactionScan { store: &self.db.store, scan, own })
     }
 
@@ -194,6 +194,7 @@ impl<'db> Transaction<'db> {
     ///   memory, if all changes together exceed
     ///   [`Options::transaction_bytes`](crate::Options::transaction_bytes).
     /// - [`ErrorKind::Io`] if the disk has no space for the changes that spill.
+    /// - [`ErrorKind::Full`] if the process gets no memory for the change.
     /// - [`ErrorKind::ReadOnly`] on a handle opened for reading only.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.change(key.as_ref(), Some(value.as_ref()))

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::reservation::NoAddressSpace;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// Returns an error with the action and the file, or one that says that the address space is
 /// exhausted.
@@ -24,6 +24,8 @@ fn address_space_refused(error: &io::Error) -> Option<u64> {
 pub(crate) fn is_want_of_room(error: &Error) -> bool {
     match error {
         Error::Io { source, .. } => super::is_no_room(source),
-        other => other.kind() == ErrorKind::Full,
+        // No room of the store is memory of the process.
+        Error::Full { what, .. } => *what != Error::MEMORY,
+        _ => false,
     }
 }

@@ -11,6 +11,7 @@ use super::failure::io_error;
 use super::mapped::{Mapped, refuse_over_limit};
 use super::own_file::OwnFile;
 use crate::error::Result;
+use crate::memory;
 
 /// A file without a name.
 #[derive(Debug)]
@@ -206,7 +207,10 @@ impl<'a> Ahead<'a> {
         if !is_inside(offset) {
             let ahead = bytes.max(AHEAD_BYTES).min(self.bytes.len() - offset);
             let mut window = std::mem::take(&mut self.window);
-            window.resize(ahead as usize, 0);
+            if window.len() < ahead as usize {
+                window = memory::filled(0, ahead as usize)?;
+            }
+            window.truncate(ahead as usize);
             self.bytes.read_at(&mut window, offset)?;
             (self.start, self.window) = (offset, window);
         }

@@ -17,6 +17,7 @@ use crate::linear::BucketIndex;
 use crate::log::append::{Payload, WritePath};
 use crate::log::batch::{BatchCrc, COMMIT_BYTES};
 use crate::log::record::RecordKind;
+use crate::memory;
 use crate::options::Durability;
 use crate::table::PutMode;
 
@@ -68,7 +69,8 @@ impl Store {
             let (key, value) = change.parts();
             return self.make_one(writer, key, value, durability);
         }
-        self.apply_hashed(writer, changes.iter().map(|change| self.hashed(change)).collect())
+        let hashed = changes.iter().map(|change| self.hashed(change));
+        self.apply_hashed(writer, memory::collected(hashed)?)
     }
 
     pub(super) fn hashed<'a>(&self, change: &Change<'a>) -> HashedChange<'a> {
@@ -100,7 +102,7 @@ impl Store {
         for HashedChange { key, value, .. } in &changes {
             check_sizes(key, value.unwrap_or_default())?;
         }
-        keep_last(&mut changes);
+        keep_last(&mut changes)?;
         match self.try_apply(writer, &changes) {
             Err(error) => self.after_room(writer, error, |writer| self.try_apply(writer, &changes)),
             applied => applied,
@@ -171,7 +173,7 @@ impl Store {
 
     /// Plans changes of distinct keys, without deletes of missing keys.
     fn plan_batch<'a>(&self, changes: &[HashedChange<'a>]) -> Result<Vec<Member<'a>>> {
-        let mut members = Vec::with_capacity(changes.len());
+        let mut members = memory::with_room(changes.len())?;
         for group in changes.chunks(GROUP) {
             // Overlap the cache misses of the bucket lines, then those of the records.
             for change in group {
@@ -221,7 +223,7 @@ impl Store {
         let geometry = self.shape().geometry;
         let new = members.iter().filter(|member| member.is_new());
         let mut buckets: Vec<BucketIndex> =
-            new.map(|member| geometry.bucket_of(member.hash)).collect();
+            memory::collected(new.map(|member| geometry.bucket_of(member.hash)))?;
         buckets.sort_unstable();
         let mut line_count = 0;
         for new in buckets.chunk_by(|a, b| a == b) {
@@ -330,9 +332,9 @@ impl Store {
 }
 
 /// Leaves only the last change of each key.
-fn keep_last(changes: &mut Vec<HashedChange<'_>>) {
+fn keep_last(changes: &mut Vec<HashedChange<'_>>) -> Result<()> {
     let is_same = |i: usize, other: usize| changes[i].key == changes[other].key;
-    let repeated = repeated(changes.len(), |i| changes[i].hash, is_same);
+    let repeated = repeated(changes.len(), |i| changes[i].hash, is_same)?;
     let (mut i, mut repeated) = (0, repeated.into_iter().peekable());
     if repeated.peek().is_some() {
         changes.retain(|_| {
@@ -340,6 +342,7 @@ fn keep_last(changes: &mut Vec<HashedChange<'_>>) {
             repeated.next_if_eq(&(i - 1)).is_none()
         });
     }
+    Ok(())
 }
 
 #[cfg(all(test, not(loom), not(miri)))]

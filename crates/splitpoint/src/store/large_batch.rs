@@ -16,6 +16,7 @@ use crate::linear::BucketIndex;
 use crate::log::append::{LogPosition, UnsyncedRange};
 use crate::log::batch::{BatchCrc, COMMIT_BYTES, is_member};
 use crate::log::scan::{LogWalk, Logged, Trust};
+use crate::memory;
 use crate::testing::mutant::{self, Mutant};
 
 /// Changes of different keys, in an order that is the same each time.
@@ -121,7 +122,7 @@ impl Store {
         })?;
         self.split_for(writer, new_count.saturating_sub(deleted_count))?;
         let geometry = self.shape().geometry;
-        let mut new_counts = vec![0_u32; geometry.bucket_count() as usize];
+        let mut new_counts = memory::filled(0_u32, geometry.bucket_count() as usize)?;
         self.for_each_in_count(changes, |hash, is_new| {
             new_counts[geometry.bucket_of(hash).0 as usize] += u32::from(is_new);
         })?;

@@ -27,17 +27,21 @@ pub(crate) struct Reads {
 impl Reads {
     /// Adds a key, present or missing. Keys that would take more than `bytes_max` of memory become
     /// every key.
-    pub(crate) fn add(&mut self, key: &[u8], hash: u64, bytes_max: u64) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`](crate::Error::Full) with [`Error::MEMORY`](crate::Error::MEMORY).
+    pub(crate) fn add(&mut self, key: &[u8], hash: u64, bytes_max: u64) -> Result<()> {
         // No table has a key that is too long.
         let is_too_long = key.len() as u64 > KEY_BYTES_MAX;
         if is_too_long || self.has_all || self.keys.find(key, hash).is_some() {
-            return;
+            return Ok(());
         }
         if self.keys.bytes_with(key.len()) > bytes_max {
             self.add_all();
-        } else {
-            self.keys.add(key, None, hash);
+            return Ok(());
         }
+        self.keys.add(key, None, hash)
     }
 
     /// Adds every key.

@@ -294,13 +294,14 @@ impl<'db> Versions<'db> {
         self.store.refuse_reading_in_fork()?;
         let pin = self.pin()?;
         let found = self.find_while_pinned(key, hash)?;
-        Ok(found.map(|pair| {
+        let value = found.map(|pair| {
             if self.copies_values() {
-                Value::owned(pair.value.to_vec())
+                Value::copied(pair.value)
             } else {
-                Value::pinned(pair.value, pin)
+                Ok(Value::pinned(pair.value, pin))
             }
-        }))
+        });
+        value.transpose()
     }
 
     /// Pins everything that slots hold from now on.

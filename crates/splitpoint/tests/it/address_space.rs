@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use splitpoint::backup::Backup;
-use splitpoint::{Change, Create, Db, Durability, Error, Options, Recovery};
+use splitpoint::{Change, Create, Db, Durability, Error, Options, Recovery, Transaction};
 
 use crate::small_disk::{mount_memory, unmount};
 use crate::support::{Rng, assert_sound, is_slow, rounds, run_alone, seed, within};
@@ -526,4 +526,134 @@ fn a_read_only_handle_whose_own_index_moves_finds_everything() {
         assert_eq!(found.as_deref(), Some(&value(number, 80)[..]));
     }
     assert_sound(&db);
+}
+
+/// Returns whether the process got no memory, or no address space for the store.
+fn is_want_of_memory(error: &Error) -> bool {
+    matches!(error, Error::Full { what: Error::MEMORY | Error::ADDRESS_SPACE, .. })
+}
+
+/// Calls `attempt` with more and more room until it succeeds; returns how often it got no memory.
+fn attempts_without_memory(step_bytes: u64, mut attempt: impl FnMut() -> Result<(), Error>) -> u64 {
+    for number in 0..300 {
+        limit_to_another(Some(MIB + number * step_bytes));
+        let attempted = attempt();
+        limit_to_another(None);
+        match attempted {
+            Ok(()) => return number,
+            Err(error) => assert!(is_want_of_memory(&error), "{error:?}"),
+        }
+    }
+    panic!("it gets no memory however much there is");
+}
+
+/// Adds changes of `value_bytes` bytes until one gets no memory; returns how many the transaction has.
+fn fill_transaction(tx: &mut Transaction<'_>, value_bytes: usize) -> u64 {
+    let value = vec![7; value_bytes];
+    for number in 0..20_000_000_u64 {
+        if let Err(error) = tx.put(number.to_le_bytes(), &value) {
+            assert!(matches!(error, Error::Full { what: Error::MEMORY, .. }), "{error:?}");
+            assert!(error.to_string().starts_with("the memory of this process is full"), "{error}");
+            return number;
+        }
+    }
+    panic!("no process has so much memory");
+}
+
+/// Not a test by itself: another test runs it in a process.
+#[test]
+fn process_without_memory_for_a_transaction() {
+    if std::env::var_os("SPLITPOINT_TEST_NO_MEMORY").is_none() {
+        return;
+    }
+    let dir = directory();
+    let options = Options::new().durability(Durability::Buffered).transaction_bytes(8 << 30);
+    let db = options.open(dir.path().join("a.spt")).unwrap();
+    // Changes whose bytes, and changes whose places in the list take the memory.
+    for value_bytes in [MIB as usize, 100, 0] {
+        let (mut kept, mut undone) = (db.begin().unwrap(), db.begin().unwrap());
+        limit_to_another(Some(100 * MIB));
+        let count = fill_transaction(&mut kept, value_bytes);
+        fill_transaction(&mut undone, value_bytes);
+        assert!(kept.get((count - 1).to_le_bytes()).unwrap().is_some());
+        undone.rollback();
+        undone.put("after", "").unwrap();
+        limit_to_another(None);
+        assert!(kept.get(count.to_le_bytes()).unwrap().is_none(), "it was refused");
+        kept.put("more", "").unwrap();
+        kept.commit().unwrap();
+        assert_eq!(db.len(), count + 1);
+        assert!(db.contains((count - 1).to_le_bytes()).unwrap());
+        undone.commit().unwrap();
+        assert_eq!(db.len(), count + 2);
+        db.retain(|_, _| false).unwrap();
+    }
+    // What it reads: copies of its own values, keys, and the changes that a scan copies.
+    let mut tx = db.begin().unwrap();
+    tx.put("large", vec![7; 64 << 20]).unwrap();
+    assert!(attempts_without_memory(16 * MIB, || tx.get("large").map(drop)) > 1);
+    let mut next = 0_u64;
+    let mut read = || {
+        while next < 4_000_000 {
+            tx.contains(next.to_le_bytes())?;
+            next += 1;
+        }
+        Ok(())
+    };
+    assert!(attempts_without_memory(64 * MIB, &mut read) > 0);
+    assert!(attempts_without_memory(16 * MIB, || tx.scan().map(drop)) > 1);
+    tx.commit().unwrap();
+    assert_sound(&db);
+}
+
+#[test]
+fn a_transaction_without_memory_is_an_error_and_keeps_its_changes() {
+    let name = "address_space::process_without_memory_for_a_transaction";
+    run_alone(name, "SPLITPOINT_TEST_NO_MEMORY", "1");
+}
+
+/// Not a test by itself: another test runs it in a process.
+#[test]
+fn process_without_memory_for_a_batch() {
+    const COUNT: u64 = 200_000;
+    if std::env::var_os("SPLITPOINT_TEST_NO_MEMORY").is_none() {
+        return;
+    }
+    let dir = directory();
+    let options = Options::new().durability(Durability::Buffered).transaction_bytes(8 << 30);
+    let db = options.open(dir.path().join("a.spt")).unwrap();
+    db.put("before", "1").unwrap();
+    let keys: Vec<[u8; 8]> = (0..COUNT).map(u64::to_le_bytes).collect();
+    // The last key comes twice.
+    let changes: Vec<Change<'_>> =
+        keys.iter().chain(keys.last()).map(|key| Change::Put { key, value: b"2" }).collect();
+    let failed = attempts_without_memory(2 * MIB, || {
+        let applied = db.apply(&changes);
+        let count = if applied.is_ok() { COUNT } else { 0 };
+        assert_eq!(db.len(), 1 + count);
+        assert_eq!(db.contains(keys[0]).unwrap(), applied.is_ok());
+        applied
+    });
+    assert!(failed > 4, "{failed}");
+    assert_sound(&db);
+    let mut get_many = || db.get_many((0..4_000_000_u64).map(u64::to_le_bytes)).map(drop);
+    assert!(attempts_without_memory(16 * MIB, &mut get_many) > 1);
+    db.retain(|_, _| false).unwrap();
+    // More than the allocator keeps of what was freed.
+    let keys = 2_000_000_u64;
+    let failed = attempts_without_memory(32 * MIB, || {
+        let mut tx = db.begin()?;
+        (0..keys).try_for_each(|key| tx.put(key.to_le_bytes(), "3"))?;
+        let committed = tx.commit();
+        assert_eq!(db.len(), if committed.is_ok() { keys } else { 0 });
+        committed
+    });
+    assert!(failed > 1, "{failed}");
+    assert_sound(&db);
+}
+
+#[test]
+fn a_batch_without_memory_is_an_error_and_changes_nothing() {
+    let name = "address_space::process_without_memory_for_a_batch";
+    run_alone(name, "SPLITPOINT_TEST_NO_MEMORY", "1");
 }
