@@ -184,8 +184,18 @@ fn open_with(path: &Path, options: &Options, console: Console) -> Result<Opened,
 }
 
 /// Opens an existing table for reading, and notes if the index of a store had to be rebuilt.
-pub(crate) fn open(path: &Path, wait_max: Duration, console: Console) -> Result<Opened> {
-    let opened = open_to_read(path, wait_max, console).map_err(|error| opening(path, &error))?;
+pub(crate) fn open(path: &Path, mut wait_max: Duration, console: Console) -> Result<Opened> {
+    open_for_steps(path, &mut wait_max, console)
+}
+
+/// Does the same for a command that may have to wait again, as [`open_to_read`].
+pub(crate) fn open_for_steps(
+    path: &Path,
+    wait_max: &mut Duration,
+    console: Console,
+) -> Result<Opened> {
+    let opened = open_to_read(path, wait_max, console);
+    let opened = opened.map_err(|error| opening(path, &error))?;
     if let Some(db) = opened.as_store() {
         note_rebuilt(path, db, console);
     }
@@ -206,8 +216,9 @@ pub(crate) fn open_store_with(
     console: Console,
 ) -> Result<Db> {
     let options = with_progress(&options.clone().read_only(), console);
-    let opened =
-        wait(path, wait_max, console, |time| options.clone().lock_timeout(time).open(path));
+    let opened = wait(path, &mut { wait_max }, console, |time| {
+        options.clone().lock_timeout(time).open(path)
+    });
     let db = opened.map_err(|error| opening(path, &error))?;
     note_rebuilt(path, &db, console);
     Ok(db)
@@ -223,10 +234,11 @@ fn note_rebuilt(path: &Path, db: &Db, console: Console) {
     }
 }
 
-/// Opens an existing table for reading, without a note on its index, and returns the library's error.
+/// Opens an existing table for reading, without a note on its index, and returns the library's error. Leaves in
+/// `wait_max` the time that it did not wait, for a command that may have to wait again.
 pub(crate) fn open_to_read(
     path: &Path,
-    wait_max: Duration,
+    wait_max: &mut Duration,
     console: Console,
 ) -> Result<Opened, Error> {
     let options = Options::new().read_only();
@@ -248,7 +260,7 @@ pub(crate) fn wait_for_rest<T>(
     console: Console,
     mut work: impl FnMut(Duration) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    wait(path, wait_max, console, |time| {
+    wait(path, &mut { wait_max }, console, |time| {
         let begun = Instant::now();
         loop {
             let done = work(time.saturating_sub(begun.elapsed()));
@@ -262,30 +274,30 @@ pub(crate) fn wait_for_rest<T>(
 }
 
 /// Calls `open` with how long to wait for others to close the table at `path`, the first time in silence; then says
-/// for whom it waits.
+/// for whom it waits. Takes from `wait_max` the time that it has waited in vain.
 fn wait<T>(
     path: &Path,
-    lock_timeout: Duration,
+    wait_max: &mut Duration,
     console: Console,
     mut open: impl FnMut(Duration) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let begun = Instant::now();
+    let (begun, lock_timeout) = (Instant::now(), *wait_max);
     let opened = open(lock_timeout.min(WAIT_IN_SILENCE));
     let Err(Error::Locked { path: locked, holders }) = &opened else { return opened };
-    let rest = lock_timeout.saturating_sub(begun.elapsed());
+    *wait_max = lock_timeout.saturating_sub(begun.elapsed());
     // Other access methods do not wait.
-    if rest.is_zero() || splitpoint::is_url(path) || interrupt::has_come() {
+    if wait_max.is_zero() || splitpoint::is_url(path) || interrupt::has_come() {
         return opened;
     }
     note_wait(locked, holders, lock_timeout, console);
     loop {
         // Whoever comes next may be of a kind beside which there is another way.
-        let rest = lock_timeout.saturating_sub(begun.elapsed());
-        let opened = open(rest.min(WAIT_IN_SILENCE));
-        let is_over = rest.is_zero() || interrupt::has_come();
+        let opened = open((*wait_max).min(WAIT_IN_SILENCE));
+        let is_over = wait_max.is_zero() || interrupt::has_come();
         if is_over || !matches!(opened, Err(Error::Locked { .. })) {
             return opened;
         }
+        *wait_max = lock_timeout.saturating_sub(begun.elapsed());
     }
 }
 
@@ -392,7 +404,7 @@ impl WriteOptions {
         console: Console,
         mut open: impl FnMut(&Options) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        wait(path, self.lock_timeout, console, |time| {
+        wait(path, &mut { self.lock_timeout }, console, |time| {
             open(&self.options.clone().lock_timeout(time).stop_waiting(interrupt::has_come))
         })
     }
@@ -545,4 +557,25 @@ pub(crate) fn with_progress(options: &Options, console: Console) -> Options {
             *shown = None;
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_leaves_the_next_step_the_rest_of_its_time() {
+        let (whole, pause) = (Duration::from_secs(900), Duration::from_millis(20));
+        let (mut wait_max, mut calls) = (whole, 0);
+        let opened = wait(Path::new("a.spt"), &mut wait_max, Console::new(true), |_| {
+            calls += 1;
+            if calls > 2 {
+                return Ok(calls);
+            }
+            std::thread::sleep(pause);
+            Err(Error::Locked { path: "a.spt".into(), holders: Vec::new() })
+        });
+        assert_eq!(opened.unwrap(), 3);
+        assert!(wait_max <= whole - 2 * pause, "{wait_max:?}");
+    }
 }

@@ -29,6 +29,7 @@ use crate::space::Extent;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
+use crate::storage::waiting::Waiting;
 use crate::store::{Store, Writer, run_locked};
 
 /// One damage that a check found.
@@ -250,8 +251,12 @@ impl Store {
             // The caller has the turn, which keeps writers out.
             None
         } else {
-            let wait_max = self.lock_timeout.unwrap_or(TURN_WAIT);
-            let is_kept = shared.keep_writers_out(wait_max);
+            let (options, mut waiting) = (&*self.waits, Waiting::new(&self.waits));
+            let wait_max = options.lock_timeout.unwrap_or(TURN_WAIT);
+            let is_kept = shared.keep_writers_out(wait_max, || {
+                waiting.tell(|| self.locked());
+                options.stops_waiting()
+            });
             if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
                 return Err(self.locked());
             }

@@ -575,8 +575,8 @@ impl Options {
     /// returns `true`.
     ///
     /// A program that must react to signals checks for them in this function. It is called on the
-    /// thread that opens, and must not open the same file. A change that waits for its turn does
-    /// not call it.
+    /// thread that opens, and must not open the same file. [`Db::check`](crate::Db::check) of a
+    /// read-only handle calls it too while it waits. A change that waits for its turn does not.
     ///
     /// The handle keeps the function and everything that it captures, and
     /// [`Db::reopen`](crate::Db::reopen) calls it again, perhaps in the child of a fork. So a
@@ -878,7 +878,7 @@ impl Options {
         self
     }
 
-    /// Calls `function` with the list of the handles or programs that an open or a change waits
+    /// Calls `function` with the list of the handles or programs that an open, a check or a change waits
     /// for, once it has waited for a second, and again whenever the first of the list changes.
     ///
     /// It is called on the thread that waits, and its time counts towards
@@ -976,6 +976,12 @@ impl Options {
     /// Returns whether [`stop_waiting`](Self::stop_waiting) cancels the wait of an open.
     pub(crate) fn stops_waiting(&self) -> bool {
         self.stop_waiting.as_ref().is_some_and(StopWaiting::is_due)
+    }
+
+    /// Returns options that say the same about waiting, and nothing else.
+    pub(crate) fn only_waits(&self) -> Self {
+        let Self { lock_timeout, on_wait, stop_waiting, .. } = self.clone();
+        Self { lock_timeout, on_wait, stop_waiting, ..Self::new() }
     }
 
     pub(crate) fn validate(&self) -> Result<()> {

@@ -45,7 +45,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
@@ -121,8 +121,8 @@ pub(crate) struct Store {
     pub(crate) others: Option<Arc<OtherReaders>>,
     /// Set on a handle that changes the file by turns.
     turns: Option<Box<Turns>>,
-    /// See `Options::lock_timeout`.
-    pub(crate) lock_timeout: Option<Duration>,
+    /// How a check waits: with what `Options` say of the wait of an open.
+    pub(crate) waits: Box<Options>,
     pub(crate) durability: Durability,
     fill_thousandths: u64,
     pub(crate) recovery: Recovery,
@@ -348,7 +348,7 @@ impl Store {
             access: options.access,
             origin,
             readable_in,
-            lock_timeout: options.lock_timeout,
+            waits: Box::new(options.only_waits()),
             durability: options.durability,
             fill_thousandths: writer.superblock.fill_thousandths.into(),
             recovery,

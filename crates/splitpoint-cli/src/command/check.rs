@@ -169,7 +169,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 fn check(args: &Args, console: Console) -> Result<Report> {
     let path = args.file.as_path();
     let store = path.display().to_string();
-    let opened = match store::open_to_read(path, args.turn.wait_max(), console) {
+    // One time for both steps.
+    let mut wait_max = args.turn.wait_max();
+    let opened = match store::open_to_read(path, &mut wait_max, console) {
         Ok(opened) => opened,
         // A store too damaged to open is a result of the check, not a failure to check.
         Err(ref error @ Error::Corrupt { what, offset, expected, found }) => {
@@ -183,7 +185,7 @@ fn check(args: &Args, console: Console) -> Result<Report> {
     let report = match (opened.as_store(), opened.as_old()) {
         (Some(db), _) => {
             let check = |_| verify(db, args.showing.progress, console);
-            store::wait_for_rest(path, args.turn.wait_max(), console, check)
+            store::wait_for_rest(path, wait_max, console, check)
                 .map(|report| report_of(store, &report))
         }
         (None, Some(file)) => check_old(store, file),

@@ -102,8 +102,9 @@ struct Report {
 /// Converts every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut goal = Goal::of(args)?;
-    let opened = store::open(&args.source, args.turn.wait_max(), console)?;
-    let mut expected = survey(&opened, args, console)?;
+    let mut wait_max = args.turn.wait_max();
+    let opened = store::open_for_steps(&args.source, &mut wait_max, console)?;
+    let mut expected = survey(&opened, args, wait_max, console)?;
     let keep = goal.keep(args);
     let several = expected.settle_several(args, keep)?;
     let parts = parts_of(&opened, &goal.source);

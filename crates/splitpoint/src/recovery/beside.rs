@@ -154,8 +154,11 @@ fn look(region: &Arc<Region>, options: &Options) -> Result<Option<Found>> {
         return Ok(Some(Found::Opened(Box::new(opened))));
     }
     // Reached also if the writer was killed in the meantime.
-    let is_kept =
-        if is_per_call { shared.keep_turns_out() } else { shared.keep_writers_out(Duration::ZERO) };
+    let is_kept = if is_per_call {
+        shared.keep_turns_out()
+    } else {
+        shared.keep_writers_out(Duration::ZERO, || false)
+    };
     if !is_kept.map_err(lock_failed)? {
         return Ok(None);
     }

@@ -200,9 +200,13 @@ impl Neighbours {
 
     /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in) is
     /// called. Returns `false` if there is a writer, after waiting up to `wait_max` for the end of
-    /// a turn.
-    pub(crate) fn keep_writers_out(&self, wait_max: Duration) -> io::Result<bool> {
-        let is_kept = keep_writers_out(self.file.checked()?, wait_max)?;
+    /// a turn, or until `stops` returns `true`; it is asked before each pause.
+    pub(crate) fn keep_writers_out(
+        &self,
+        wait_max: Duration,
+        stops: impl FnMut() -> bool,
+    ) -> io::Result<bool> {
+        let is_kept = keep_writers_out(self.file.checked()?, wait_max, stops)?;
         self.is_private.store(is_kept, Ordering::Relaxed);
         Ok(is_kept)
     }
@@ -344,8 +348,13 @@ pub(super) fn can_store_to_table(file: &File, claims: &Claims) -> bool {
 
 /// Keeps writers out of a file that is read; returns `false` if there is a writer. If the writer
 /// only has a turn, or is just opening the file, this waits up to `wait_max` for the end of that,
-/// and asks the handle that keeps the writer's place between turns to give it up.
-pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bool> {
+/// or until `stops` returns `true`, and asks the handle that keeps the writer's place between turns
+/// to give it up.
+pub(super) fn keep_writers_out(
+    file: &File,
+    wait_max: Duration,
+    mut stops: impl FnMut() -> bool,
+) -> io::Result<bool> {
     let begun = Instant::now();
     let mut asked = None;
     loop {
@@ -355,7 +364,7 @@ pub(super) fn keep_writers_out(file: &File, wait_max: Duration) -> io::Result<bo
         // A handle that is opening the file may keep all others out for a moment.
         let is_over_soon =
             Neighbours::is_being_opened(file) || Neighbours::is_written_by_turns(file);
-        if begun.elapsed() >= wait_max || !is_over_soon {
+        if begun.elapsed() >= wait_max || !is_over_soon || stops() {
             return Ok(false);
         }
         asked.get_or_insert_with(|| Asked::new(file));
@@ -440,7 +449,7 @@ mod tests {
         assert!(Neighbours::try_lock_to_write(&opening, Sharing::PerCall).unwrap());
         assert!(byte_locks::try_lock(&opening, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
         std::thread::scope(|scope| {
-            let kept = scope.spawn(|| keep_writers_out(&reading, LONG).unwrap());
+            let kept = scope.spawn(|| keep_writers_out(&reading, LONG, || false).unwrap());
             let is_asked = || byte_locks::is_locked(&opening, LockByte::ASKED).unwrap();
             while !is_asked() && !kept.is_finished() {
                 std::thread::yield_now();

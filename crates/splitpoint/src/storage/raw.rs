@@ -62,7 +62,7 @@ impl RawFile {
                 open_and_look(path, OpenOptions::new().read(true), OFlags::empty())?;
             let file = OtherFile::new(file, &opened);
             before_lock();
-            if let Ok(false) = keep_writers_out(&file, wait_max) {
+            if let Ok(false) = keep_writers_out(&file, wait_max, || false) {
                 return Err(locked(path, &file));
             }
             let status =

@@ -5,9 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use splitpoint::check::{CheckReport, CheckStage};
-use splitpoint::{Create, Db, Durability, Error, Options, SimDisk};
+use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, Sharing, SimDisk};
 
 use crate::support::{Rng, changes, closed_as_large, is_slow, rounds, seed, tiny_with_whole_log};
 
@@ -235,6 +238,29 @@ fn flipped(sample: &Sample, places: impl IntoIterator<Item = usize>) -> Vec<u8> 
 /// Damages every byte of every record, live or dead, and of every segment header. Each is one
 /// damage with its place, the slot that names the record, and the older version that it replaced;
 /// not a hundred thousand.
+#[test]
+fn a_check_that_waits_for_a_turn_says_for_whom_and_can_be_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let writer = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
+    writer.put("key", "value").unwrap();
+    let is_told = Arc::new(AtomicBool::new(false));
+    let (told, stopped) = (is_told.clone(), is_told.clone());
+    let reader = Options::new()
+        .read_only()
+        .lock_timeout(Duration::from_secs(20))
+        .on_wait(move |holders| told.store(!holders.is_empty(), Ordering::SeqCst))
+        .stop_waiting(move || stopped.load(Ordering::SeqCst));
+    let reader = reader.open(&path).unwrap();
+    writer
+        .update("key", |_| {
+            assert_eq!(reader.check().unwrap_err().kind(), ErrorKind::Locked);
+            Some("new value")
+        })
+        .unwrap();
+    assert!(is_told.load(Ordering::SeqCst));
+}
+
 #[test]
 fn a_flipped_bit_anywhere_in_the_log_is_one_damage() {
     let sample = Sample::new(seed());

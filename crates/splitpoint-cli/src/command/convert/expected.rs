@@ -1,5 +1,7 @@
 //! What a source should hold, and what of it the new file lacks.
 
+use std::time::Duration;
+
 use splitpoint::Error;
 use splitpoint_legacy::{Discrepancy, Doubt};
 
@@ -117,7 +119,12 @@ impl Expected {
 }
 
 /// Verifies the source, to find all damage before creating anything.
-pub(super) fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
+pub(super) fn survey(
+    opened: &Opened,
+    args: &Args,
+    wait_max: Duration,
+    console: Console,
+) -> Result<Expected> {
     let extent = Extent::of(opened)?;
     extent.warn_if_unknown(console);
     let mut expected = Expected {
@@ -133,7 +140,7 @@ pub(super) fn survey(opened: &Opened, args: &Args, console: Console) -> Result<E
             expected.format = "table of another access method".to_string();
         }
         // A scan does not verify checksums.
-        let damage_count = damage_count(opened, args, console)?;
+        let damage_count = damage_count(opened, args, wait_max, console)?;
         return if damage_count == 0 { Ok(expected) } else { Err(damaged(args, damage_count)) };
     };
     expected.format = file.identity().to_string();
@@ -160,12 +167,12 @@ pub(super) fn survey(opened: &Opened, args: &Args, console: Console) -> Result<E
 }
 
 /// Returns the number of damaged places, of a table that nobody changes meanwhile.
-fn damage_count(opened: &Opened, args: &Args, console: Console) -> Result<u64> {
+fn damage_count(opened: &Opened, args: &Args, wait_max: Duration, console: Console) -> Result<u64> {
     let Some(db) = opened.as_store() else {
         return Ok(opened.check().map_err(|error| opened.failed(&error))?.damage_count);
     };
     let check = |_| verify(db, args.showing.progress, console);
-    let checked = store::wait_for_rest(&args.source, args.turn.wait_max(), console, check);
+    let checked = store::wait_for_rest(&args.source, wait_max, console, check);
     let report = checked.map_err(|error| match error {
         Error::Locked { .. } => {
             let file = shell_word(&args.source.to_string_lossy());

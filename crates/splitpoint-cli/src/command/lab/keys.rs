@@ -187,7 +187,7 @@ impl KeyArgs {
 
     /// Returns the store's own table.
     pub(super) fn live_table(&self, console: Console) -> Result<LiveTable> {
-        let stats = store::open_to_read(self.file(), store::WAIT_MAX, console)
+        let stats = store::open_to_read(self.file(), &mut { store::WAIT_MAX }, console)
             .and_then(|db| db.stats())
             .map_err(|error| Failure::using(self.file(), &error))?;
         Ok(LiveTable {
