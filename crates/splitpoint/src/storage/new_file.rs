@@ -23,7 +23,7 @@ use super::regular::{
 };
 use super::shared_file::OtherFile;
 use super::status::Status;
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{Error, ErrorKind, Result, Unsupported};
 use crate::hash::HashFunction;
 
 /// Longest name that the file systems of Linux take, in bytes.
@@ -146,7 +146,8 @@ impl NewFile {
             .map_err(|source| io_error("map", &self.path, source))
     }
 
-    /// Makes the file durable and gives it its name; the name is durable when this returns.
+    /// Makes the file durable and gives it its name; the name is durable when this returns. After an error the
+    /// file is gone, unless it has replaced another.
     ///
     /// The lock is held until then, because a process that opens the file by its new name and syncs
     /// a change must not lose the change with the name.
@@ -161,7 +162,17 @@ impl NewFile {
         }
         self.rename()?;
         self.is_published = true;
-        sync_directory(&self.target)
+        sync_directory(&self.target).inspect_err(|_| self.take_back())
+    }
+
+    /// Removes a new file whose name may not be durable: nobody is told that it is complete, and the next attempt
+    /// must not find it in its way. One that has replaced another stays, because the other one is gone.
+    fn take_back(&self) {
+        let is_ours = || is_named(&self.file, &self.target).is_ok_and(|is_named| is_named);
+        if !self.is_replacing && is_ours() {
+            // Only the first error counts.
+            let _ = fs::remove_file(&self.target);
+        }
     }
 
     fn rename(&self) -> Result<()> {
@@ -250,19 +261,25 @@ fn make_partial(partial: &Path) -> Result<File> {
         }
         _ => {}
     }
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true).mode(PRIVATE_MODE);
-    let file = match open_regular_with(partial, &options, OFlags::NOFOLLOW) {
-        Err(Error::Io { source, .. }) => return Err(io_error("create", partial, source)),
-        opened => opened?,
-    };
+    let file = create_partial(partial, PRIVATE_MODE).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: partial.to_path_buf() },
+        _ => io_error("create", partial, source),
+    })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             Err(Error::Locked { path: partial.to_path_buf(), holders: Vec::new() })
         }
-        Err(TryLockError::Error(source)) => Err(io_error("lock", partial, source)),
+        Err(TryLockError::Error(source)) => {
+            let _ = fs::remove_file(partial);
+            Err(io_error("lock", partial, source))
+        }
     }
+}
+
+/// Creates a file where there is none. So it is a regular file, and this process's own.
+fn create_partial(partial: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(partial)
 }
 
 /// Returns the permissions of a file that holds what the files at `originals` hold, before the umask: those
@@ -372,25 +389,61 @@ fn examine(
 /// Creates and locks the unfinished file, or truncates a leftover.
 fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
     let failed = |source| io_error("create", path, source);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(mode);
+    let mut existing = OpenOptions::new();
+    existing.read(true).write(true);
     for _ in 0..OPENINGS_MAX {
-        let file = match open_regular_with(partial, &options, OFlags::NOFOLLOW) {
-            Err(Error::Io { source, .. }) => return Err(failed(source)),
-            opened => opened?,
+        let (file, is_new) = match create_partial(partial, mode) {
+            Ok(file) => (file, true),
+            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+                match open_regular_with(partial, &existing, OFlags::NOFOLLOW) {
+                    // Another process has just removed it.
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    Err(Error::Io { source, .. }) => return Err(failed(source)),
+                    opened => (opened?, false),
+                }
+            }
+            Err(source) => return Err(failed(source)),
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => break,
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-        // The process that had it locked until now may have renamed or removed it.
-        if is_named(&file, partial)? {
-            file.set_len(0).map_err(failed)?;
-            return Ok(file);
+        match claim_partial(&file, partial, path, is_new)? {
+            Claim::Ours => return Ok(file),
+            Claim::Renamed => {}
+            Claim::Locked => break,
         }
     }
     Err(Error::Locked { path: partial.to_path_buf(), holders: Vec::new() })
+}
+
+/// Whose an unfinished file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// This process's, and empty.
+    Ours,
+    /// Nobody's: the process that had it locked until now has renamed or removed it.
+    Renamed,
+    /// That of a process which writes it.
+    Locked,
+}
+
+/// Locks and empties an unfinished file. After an error there is none, unless it may be that of another process.
+fn claim_partial(file: &File, partial: &Path, path: &Path, is_new: bool) -> Result<Claim> {
+    let failed = |source| io_error("create", path, source);
+    let mut is_ours = is_new;
+    let mut claim = || match file.try_lock() {
+        Ok(()) if is_named(file, partial)? => {
+            is_ours = true;
+            file.set_len(0).map_err(failed)?;
+            Ok(Claim::Ours)
+        }
+        Ok(()) => Ok(Claim::Renamed),
+        Err(TryLockError::WouldBlock) => Ok(Claim::Locked),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    };
+    let claimed = claim();
+    if claimed.is_err() && is_ours {
+        // Only the first error counts.
+        let _ = fs::remove_file(partial);
+    }
+    claimed
 }
 
 #[cfg(all(test, not(loom)))]
@@ -455,6 +508,42 @@ mod tests {
         new.publish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert_eq!(names(dir.path()), 1);
+    }
+
+    #[test]
+    fn a_new_file_whose_name_is_not_durable_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let new = NewFile::begin_first(&path, "test", &path).unwrap();
+        new.rename().unwrap();
+        new.take_back();
+        assert_eq!(names(dir.path()), 0);
+        let new = NewFile::begin_first(&path, "test", &path).unwrap();
+        new.rename().unwrap();
+        // Another program has put its own in the place.
+        fs::write(dir.path().join("other"), b"other").unwrap();
+        fs::rename(dir.path().join("other"), &path).unwrap();
+        new.take_back();
+        assert_eq!(fs::read(&path).unwrap(), b"other");
+    }
+
+    #[test]
+    fn an_unfinished_file_that_cannot_be_emptied_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, partial) = (dir.path().join("new"), dir.path().join("new.test-in-progress"));
+        fs::write(&partial, b"left half-way").unwrap();
+        // Of another process, which has it locked.
+        let writing = File::options().read(true).write(true).open(&partial).unwrap();
+        writing.try_lock().unwrap();
+        // Opened so that it cannot be cut.
+        let reading = File::open(&partial).unwrap();
+        let claimed = claim_partial(&reading, &partial, &path, false).unwrap();
+        assert_eq!((claimed, partial.exists()), (Claim::Locked, true));
+        writing.unlock().unwrap();
+        claim_partial(&reading, &partial, &path, false).unwrap_err();
+        assert!(!partial.exists());
+        reading.unlock().unwrap();
+        assert_eq!(claim_partial(&reading, &partial, &path, false).unwrap(), Claim::Renamed);
     }
 
     #[test]
