@@ -1,11 +1,12 @@
 //! Errors of the library as exceptions. `splitpoint/_errors.py` has the classes and their `errno`.
 
+use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
 use std::path::Path;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use splitpoint::{Error, ErrorKind, Holder};
+use splitpoint::{Error, ErrorKind, Holder, HolderRole};
 
 /// Returns the exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
@@ -14,6 +15,14 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     }
     let number = error.io_error().and_then(std::io::Error::raw_os_error);
     exception(py, code(error.kind()), number, &text(error), error.path())
+}
+
+/// Returns the exception for an error of a table that has no file, and so names none.
+pub(crate) fn raise_about_none(py: Python<'_>, error: &Error) -> PyErr {
+    if is_want_of_memory(error) {
+        return raise(py, error);
+    }
+    exception(py, code(error.kind()), None, &text(error), None)
 }
 
 /// Returns the exception for an error of the file `path`, which it names.
@@ -47,15 +56,32 @@ fn has_advice(error: &Error) -> bool {
     reason.ends_with("open it again") || reason.contains("open the file again")
 }
 
-/// Returns the message of an error, with what a program in Python can do about a lock.
+/// Returns the message of an error, with what a program in Python can do.
 fn text(error: &Error) -> String {
-    let Error::Locked { path, holders } = error else { return error.to_string() };
-    format!(
-        "`{}` is locked by {}; lock_timeout waits, and tables that are all opened with \
-         sharing='shared' are written by turns",
-        path.display(),
-        Holder::list(holders)
-    )
+    match error {
+        Error::Locked { path, holders } => {
+            let (path, list) = (path.display(), Holder::list(holders));
+            format!("`{path}` is locked by {list}; {}", remedy_of_lock(holders))
+        }
+        Error::Io { action, source, .. }
+            if action.starts_with("write the changes of a large transaction")
+                && matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
+        {
+            format!("{error}; make room for it, or commit smaller transactions")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Returns what to do about a lock. Only a store says who has it locked for writing, and only stores can be written
+/// by turns.
+fn remedy_of_lock(holders: &[Holder]) -> &'static str {
+    let is_of = |role| holders.iter().any(|holder| holder.role == role);
+    if is_of(HolderRole::Writer) || is_of(HolderRole::TakesTurns) {
+        "lock_timeout waits, and tables that are all opened with sharing='shared' are written by turns"
+    } else {
+        "lock_timeout waits"
+    }
 }
 
 /// Returns the exception of a call on a closed table.

@@ -92,7 +92,7 @@ impl Origin {
     /// Returns the exception for an error of the table, which names its file if it has one.
     fn raise(&self, py: Python<'_>, error: &Error) -> PyErr {
         if self.is_in_memory {
-            error::raise(py, error)
+            error::raise_about_none(py, error)
         } else {
             error::raise_about(py, &self.path, error)
         }
@@ -140,6 +140,12 @@ impl Opened {
         // An old file that is only read has no durability either.
         opened.origin.is_in_memory = !has_file && matches!(opened.access, Access::Store(_));
         opened
+    }
+
+    /// Says that the table has no file, whatever its access method.
+    pub(crate) fn in_memory(mut self) -> Self {
+        self.origin.is_in_memory = true;
+        self
     }
 
     /// Returns the path, as errors name it.
@@ -315,10 +321,13 @@ impl Handle {
             Sharing::Exclusive => Sharing::OneWriter,
             sharing => sharing,
         };
-        let own =
-            opening::wait(py, opened.path(), self.lock_timeout, &opened.options, |options| {
-                opened.reopened(options, sharing)
-            })?;
+        let own = opening::wait(
+            py,
+            Some(opened.path()),
+            self.lock_timeout,
+            &opened.options,
+            |options| opened.reopened(options, sharing),
+        )?;
         self.replace(py, opened, Call::new(own)).ok_or_else(|| error::closed(py))
     }
 

@@ -124,7 +124,7 @@ fn may_run_handlers(py: Python<'_>) -> bool {
     is_main().unwrap_or(true)
 }
 
-/// Calls `open` for the file `path`, without the interpreter's lock until nobody else has the file locked,
+/// Calls `open` for the file `path`, if there is one, without the interpreter's lock until nobody else has the file locked,
 /// or the time is over. Ctrl-C ends the wait, the library's own too if `open` uses the options that it gets.
 ///
 /// # Errors
@@ -132,7 +132,7 @@ fn may_run_handlers(py: Python<'_>) -> bool {
 /// Those of `open`, and what a handler of a signal raises.
 pub(crate) fn wait(
     py: Python<'_>,
-    path: &Path,
+    path: Option<&Path>,
     timeout: Duration,
     options: &Options,
     open: impl Fn(Options) -> Result<Opened> + Sync,
@@ -151,7 +151,12 @@ pub(crate) fn wait(
         }
     });
     let stopped = look.stopped().take();
-    opened.map_err(|error| stopped.unwrap_or_else(|| error::raise_about(py, path, &error)))
+    opened.map_err(|error| {
+        stopped.unwrap_or_else(|| match path {
+            Some(path) => error::raise_about(py, path, &error),
+            None => error::raise_about_none(py, &error),
+        })
+    })
 }
 
 /// What to do with a file that exists or is missing: the letters of dbm.
@@ -201,10 +206,26 @@ pub(crate) fn open_url(url: &Path, flag: Flag, options: Options) -> Result<Opene
     // A table in memory is always new, and so has no use for a flag.
     let is_memory = url.to_str() == Some("mem:") && flag != Flag::Read;
     let options = if is_memory { options } else { flag.apply(options) };
-    let table = splitpoint::open_with(url, &options)?;
+    let table = Access::of(splitpoint::open_with(url, &options)?);
     // Errors name the file.
-    let place = url.to_str().and_then(|url| url.strip_prefix("file:")).map_or(url, Path::new);
-    Ok(Opened::new(Access::of(table), place, options))
+    Ok(match file_of_url(url) {
+        Some(file) => Opened::new(table, &file, options),
+        None => Opened::new(table, url, options).in_memory(),
+    })
+}
+
+/// Returns the path of the file of the table at `url`; `None` for a table in memory.
+pub(crate) fn file_of_url(url: &Path) -> Option<PathBuf> {
+    let Some(text) = url.to_str() else { return Some(url.to_path_buf()) };
+    let path = if let Some(path) = text.strip_prefix("file:") {
+        path
+    } else if let Some(place) = text.strip_prefix("db185:") {
+        // With the parameters of the table behind it.
+        place.rsplit_once('?').map_or(place, |(path, _)| path)
+    } else {
+        return (!splitpoint::is_url(url)).then(|| url.to_path_buf());
+    };
+    (!path.is_empty()).then(|| path.into())
 }
 
 /// Opens the file at `path`; a new one gets `mode` before the umask.

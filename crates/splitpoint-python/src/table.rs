@@ -154,7 +154,8 @@ impl Table {
         if let Some(name) = hash {
             options = options.hash(hash_function(py, name)?);
         }
-        let opened = opening::wait(py, &place, lock_timeout, &options, |options| {
+        let file = if is_url { opening::file_of_url(&place) } else { Some(place.clone()) };
+        let opened = opening::wait(py, file.as_deref(), lock_timeout, &options, |options| {
             if is_url {
                 opening::open_url(&place, flag, options)
             } else {

@@ -117,9 +117,16 @@ class Stubs(Scratch):
         mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", self.path("cache")]
         done = subprocess.run(mypy + [str(program)], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        program.write_text("import splitpoint\nsplitpoint.open('a', durability='fsync')\n")
+        program.write_text(
+            "import splitpoint, splitpoint.dbm\n"
+            "splitpoint.open('a', durability='fsync')\n"
+            "splitpoint.open('a', 'x')\n"
+            "splitpoint.open_url('mem:', 'x')\n"
+            "splitpoint.dbm.open('a', 'x')\n"
+            "splitpoint.dbm.open('a', 'rf')\n"
+        )
         done = subprocess.run(mypy + [str(program)], capture_output=True, text=True, check=False)
-        self.assertIn("[arg-type]", done.stdout)
+        self.assertEqual(done.stdout.count("[arg-type]"), 4, done.stdout)
 
 
 if __name__ == "__main__":

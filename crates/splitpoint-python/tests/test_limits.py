@@ -128,6 +128,25 @@ class Limits(Scratch):
                     self.assertEqual(self.raised(call, room_bytes), "MemoryError None")
         self.assertEqual(self.raised("apply a dict", 1_000_000), "MemoryError None")
 
+    def test_a_large_transaction_without_room_names_its_temporary_file(self):
+        script = (
+            "import os, resource, splitpoint\n"
+            "table = splitpoint.open('table.spt', 'n')\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, -1))\n"
+            "with table.transaction() as transaction:\n"
+            "    try:\n"
+            "        for number in range(100):\n"
+            "            transaction[str(number)] = bytes(1_000_000)\n"
+            "    except splitpoint.error as error:\n"
+            "        print(os.path.samefile(error.filename, '.'), error)\n"
+            "    transaction.rollback()\n"
+        )
+        self.assertRegex(
+            self.python("-c", script).stdout,
+            "^True .*cannot write the changes of a large transaction to an unnamed file in `.*`: File too large "
+            r"\(os error 27\); make room for it, or commit smaller transactions",
+        )
+
     def test_keys_for_a_function_of_the_lab_that_do_not_fit_raise(self):
         self.assertEqual(self.raised("own hash", 8_000_000), "MemoryError None")
 

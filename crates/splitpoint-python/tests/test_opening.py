@@ -571,6 +571,29 @@ class Errors(Scratch):
         self.assertEqual((again.code, str(again)), (caught.exception.code, str(caught.exception)))
         self.assertEqual((again.errno, again.filename), (errno.ENOENT, self.path()))
 
+    def test_errors_of_a_url_name_the_file_in_it_or_none(self):
+        with self.assertRaises(splitpoint.error) as caught:
+            splitpoint.open_url("mem:", "r")
+        self.assertIsNone(caught.exception.filename)
+        for url in ("db185:", "mem:"):
+            with splitpoint.open_url(url) as table, self.assertRaises(splitpoint.error) as caught:
+                table["key"] = "value"
+                table.increment("key") if url == "mem:" else table.snapshot()
+            self.assertIsNone(caught.exception.filename, url)
+        path = self.path("old.db")
+        for url in (f"db185:{path}", f"db185:{path}?bsize=512"):
+            with splitpoint.open_url(url) as table:
+                for call in (table.snapshot, lambda: splitpoint.open_url(url)):
+                    with self.assertRaises(splitpoint.error) as caught:
+                        call()
+                    self.assertEqual(caught.exception.filename, path)
+                # Only stores are written by turns.
+                self.assertIn("is locked by another handle; lock_timeout waits", str(caught.exception))
+                self.assertNotIn("sharing", str(caught.exception))
+        with self.assertRaises(splitpoint.error) as caught:
+            splitpoint.open_url(f"db185:{path}?bsize=x")
+        self.assertEqual((caught.exception.code, caught.exception.filename), ("invalid", path))
+
     def test_a_device_is_no_store(self):
         with self.assertRaises(splitpoint.error) as caught:
             splitpoint.open("/dev/null")

@@ -281,6 +281,21 @@ class Mapping(Scratch):
                 self.assertEqual(len(self.table), len(model))
             self.assertEqual(dict(self.table.items()), model)
 
+    def test_numbers_of_numpy_are_their_bytes(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed")
+        self.table[numpy.int64(5)] = numpy.bytes_(b"value")
+        self.assertEqual(self.table[(5).to_bytes(8, sys.byteorder)], b"value")
+        self.assertEqual(self.table[numpy.int64(5)], b"value")
+        with self.assertRaises(KeyError):
+            self.table[numpy.int32(5)]
+        self.table[numpy.str_("text")] = numpy.float32(1)
+        self.assertEqual(len(self.table["text"]), 4)
+        with self.assertRaises(TypeError):
+            self.table[5] = "value"
+
 
 class Batches(Scratch):
     """Calls for many records, views, and what only stores have."""

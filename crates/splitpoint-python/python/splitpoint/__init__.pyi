@@ -33,6 +33,7 @@ _Key: TypeAlias = str | Buffer
 _Value: TypeAlias = str | Buffer
 _Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Durability: TypeAlias = Literal["buffered", "async", "sync"]
+_Flag: TypeAlias = Literal["r", "w", "c", "n"]
 _Sharing: TypeAlias = Literal["one-writer", "exclusive", "shared", "per-call"]
 _Progress: TypeAlias = Callable[[int, int], object]
 _T = TypeVar("_T")
@@ -151,7 +152,7 @@ class Transaction(_native.Transaction, MutableMapping[bytes, bytes]):  # type: i
 
 def open(
     path: _Path,
-    flag: str = "c",
+    flag: _Flag = "c",
     mode: int = 0o666,
     *,
     durability: _Durability = "async",
@@ -162,6 +163,6 @@ def open(
     lock_timeout: float = 0.0,
     instrument: bool = False,
 ) -> Table: ...
-def open_url(url: str, flag: str = "c") -> Table: ...
+def open_url(url: str, flag: _Flag = "c") -> Table: ...
 def identify(path: _Path) -> str | None: ...
 def equal(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool: ...

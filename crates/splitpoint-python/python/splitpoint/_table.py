@@ -188,7 +188,8 @@ _REOPENED = ("cache_bytes", "hash", "sharing", "lock_timeout", "instrument")
 class Table(_native.Table, collections.abc.MutableMapping):
     """A dict of bytes in a file: `splitpoint.open` returns it.
 
-    Keys and values are `bytes`, or any buffer; `str` is stored as UTF-8. Reads return `bytes`.
+    Keys and values are `bytes`, or any buffer; `str` is stored as UTF-8. Reads return `bytes`. A number of
+    numpy is a buffer of its bytes, in the order of this machine; an `int` is refused.
     All calls may come from any thread. A class of your own may derive from it; one that is called with
     other arguments overrides ``__new__``, which opens the file.
 

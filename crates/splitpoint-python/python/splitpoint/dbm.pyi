@@ -1,4 +1,5 @@
 import os
+from dbm import _TFlags
 from typing import Final
 
 from . import Table
@@ -14,7 +15,7 @@ class _Table(Table):
     def keys(self) -> list[bytes]: ...  # type: ignore[override]
 
 def open(
-    file: str | bytes | os.PathLike[str] | os.PathLike[bytes], flag: str = "r", mode: int = 0o666
+    file: str | bytes | os.PathLike[str] | os.PathLike[bytes], flag: _TFlags = "r", mode: int = 0o666
 ) -> _Table: ...
 def whichdb(
     filename: str | bytes | os.PathLike[str] | os.PathLike[bytes],

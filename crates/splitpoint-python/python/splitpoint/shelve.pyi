@@ -1,7 +1,7 @@
 import os
 import shelve as _shelve
 from collections.abc import Callable, MutableMapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 __all__ = ["Shelf", "open"]
 
@@ -22,7 +22,7 @@ class Shelf(_shelve.Shelf[_T]):
 
 def open(
     filename: str | bytes | os.PathLike[str] | os.PathLike[bytes],
-    flag: str = "c",
+    flag: Literal["r", "w", "c", "n"] = "c",
     protocol: int | None = None,
     writeback: bool = False,
     *,

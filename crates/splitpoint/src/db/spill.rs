@@ -76,6 +76,10 @@ impl Entry {
 impl Spill {
     /// Creates an empty one beside the file of `store`.
     pub(super) fn beside(store: &Store) -> Result<Self> {
+        Self::try_beside(store).map_err(in_file)
+    }
+
+    fn try_beside(store: &Store) -> Result<Self> {
         let storage = store.region.storage();
         let file = || {
             let random = storage.random_u64();
@@ -130,7 +134,7 @@ impl Spill {
         self.check()?;
         self.refuse_in_fork()?;
         let (start, len) = (self.bytes.len(), self.len());
-        let added = self.try_add(serial, key, value, hash);
+        let added = self.try_add(serial, key, value, hash).map_err(in_file);
         if added.is_err() {
             self.bytes.truncate(start);
             self.entries.truncate(len * ENTRY_BYTES);
@@ -272,6 +276,16 @@ impl Spill {
         let mut writer = self.newest.lock_for_change()?;
         let (mode, durability) = (PutMode::Replace, Durability::Buffered);
         self.newest.put_at_once(&mut writer, &key, &value, mode, durability).map(drop)
+    }
+}
+
+/// Returns an error with what the file is in which the changes found no room: it has no name, and the error names
+/// the directory alone.
+fn in_file(error: Error) -> Error {
+    let action = "write the changes of a large transaction to an unnamed file in";
+    match error {
+        Error::Io { path, source, .. } => Error::Io { action, path, source },
+        other => other,
     }
 }
 

@@ -267,7 +267,19 @@ fn spill_to_the_limit(path: &Path, limit_to: impl Fn(Option<u64>)) {
     limit_to(Some(1 << 20));
     let mut tx = db.begin().unwrap();
     let error = (0..100_u32).find_map(|i| tx.put(i.to_le_bytes(), vec![5; 60_000]).err()).unwrap();
-    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let assert_says_where = |error: &Error| {
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        let expected = format!(
+            "cannot write the changes of a large transaction to an unnamed file in `{}`: File too large",
+            path.parent().unwrap().display()
+        );
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    };
+    assert_says_where(&error);
+    // Already the files cannot be made.
+    limit_to(Some(1 << 12));
+    assert_says_where(&db.begin().unwrap().put("key", "value").unwrap_err());
+    limit_to(Some(1 << 20));
     drop(tx);
     limit_to(None);
     db.put(b"more", b"room").unwrap();
