@@ -145,9 +145,9 @@ impl Failure {
     pub(crate) fn reading(name: impl fmt::Display, source: &io::Error) -> Self {
         let failure = Self::io(format_args!("read {name}"), source);
         match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                Self { exit: Exit::CannotOpen, ..failure }
-            }
+            io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::IsADirectory => Self { exit: Exit::CannotOpen, ..failure },
             _ => failure,
         }
     }
@@ -398,9 +398,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_without_permission_to_read_it_cannot_be_opened() {
-        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert_eq!(Failure::reading("`a.tsv`", &refused).exit(), Exit::CannotOpen);
+    fn an_input_without_permission_to_read_it_or_a_directory_cannot_be_opened() {
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::IsADirectory] {
+            let refused = io::Error::from(kind);
+            assert_eq!(Failure::reading("`a.tsv`", &refused).exit(), Exit::CannotOpen);
+        }
     }
 
     /// One error of each kind, so that a new kind must be given an exit code and a hint here.

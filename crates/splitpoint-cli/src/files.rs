@@ -23,7 +23,7 @@ pub(crate) fn read_whole(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_stream(path)?
         .read_to_end(&mut bytes)
-        .map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))?;
+        .map_err(|error| Failure::reading(format_args!("`{}`", path.display()), &error))?;
     Ok(bytes)
 }
 

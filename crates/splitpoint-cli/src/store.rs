@@ -285,12 +285,15 @@ fn wait<T>(
     let opened = open(lock_timeout.min(WAIT_IN_SILENCE));
     let Err(Error::Locked { path: locked, holders }) = &opened else { return opened };
     *wait_max = lock_timeout.saturating_sub(begun.elapsed());
-    // Other access methods do not wait.
-    if wait_max.is_zero() || splitpoint::is_url(path) || interrupt::has_come() {
+    if wait_max.is_zero() || interrupt::has_come() {
         return opened;
     }
     note_wait(locked, holders, lock_timeout, console);
     loop {
+        if splitpoint::is_url(path) {
+            // Other access methods do not wait themselves.
+            std::thread::sleep(LOOK_AGAIN.min(*wait_max));
+        }
         // Whoever comes next may be of a kind beside which there is another way.
         let opened = open((*wait_max).min(WAIT_IN_SILENCE));
         let is_over = wait_max.is_zero() || interrupt::has_come();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -110,6 +111,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     if args.json { console::print_json(&report) } else { console::print_styled(&report.to_text()) }
 }
 
+/// Returns an error of `tempfile` without the name that it adds, which nobody has given.
+fn reason_of(error: &io::Error) -> io::Error {
+    let said = error.to_string();
+    let reason = said.split(" at path \"").next().unwrap_or(&said);
+    io::Error::new(error.kind(), reason.to_owned())
+}
+
 /// Where the runs create their stores.
 enum Place {
     Memory,
@@ -124,7 +132,7 @@ impl Place {
         let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
         let made = tempfile::Builder::new().prefix("splitpoint-bench-").tempdir_in(&parent);
         made.map(Self::Directory).map_err(|error| {
-            Failure::io(format!("create a directory in `{}`", parent.display()), &error)
+            Failure::io(format!("create a directory in `{}`", parent.display()), &reason_of(&error))
         })
     }
 

@@ -222,7 +222,7 @@ impl Source {
 
 /// Detects the format of `input` from its first bytes, and from whether columns are given.
 fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFormat> {
-    let start = input.peek().map_err(|error| Failure::io(format!("read {name}"), &error))?;
+    let start = input.peek().map_err(|error| Failure::reading(name, &error))?;
     let extension = Path::new(name.trim_matches('`')).extension();
     let is_named_csv = extension.is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     let (what, hint) = match detect(start) {
@@ -348,8 +348,9 @@ impl Stop {
                     "loaded {records} before the error; correct the input and load it again"
                 ))
             }
-            Self::Read(ReadError::Io(error)) => Failure::io(format!("read {name}"), &error)
-                .within(format!("loaded {records} before the error")),
+            Self::Read(ReadError::Io(error)) => {
+                Failure::reading(name, &error).within(format!("loaded {records} before the error"))
+            }
             Self::Store(failure) => failure.within(format!("loaded {records} before the error")),
             Self::Signal(exit) => Failure::new(exit, format!("interrupted: loaded {records}"))
                 .hint("the store is valid; load the same input again to store the rest"),

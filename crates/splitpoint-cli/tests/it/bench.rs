@@ -47,3 +47,13 @@ fn bench_refuses_a_list_without_words() {
         .check_error(3, "cannot read `none`: No such file or directory (os error 2)");
     assert_eq!(sandbox.run(&["bench", "--runs", "0"]).exit, 2);
 }
+
+#[test]
+fn bench_names_the_directory_in_which_it_can_make_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("words", b"apple\n");
+    sandbox.run(&["bench", "--words", "words", "--dir", "none"]).check_error(
+        5,
+        "cannot create a directory in `none`: No such file or directory (os error 2)",
+    );
+}

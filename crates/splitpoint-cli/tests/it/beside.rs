@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use splitpoint::{Change, Db, Durability, Options, Sharing};
+use splitpoint::{Change, Db, Durability, Options, Sharing, TableExt as _};
 
 use crate::sandbox::{Sandbox, end_of, without_ages};
 
@@ -280,6 +280,28 @@ fn commands_of_every_kind_wait_for_each_other() {
     });
     sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
     assert_eq!(sandbox.run(&["check", "-q", "words.spt"]).exit, 0);
+}
+
+#[test]
+fn a_command_waits_for_the_creator_of_a_file_of_db_1_85() {
+    let sandbox = Sandbox::new();
+    let creator = splitpoint_legacy::db185::Options::new().open(sandbox.path("new.db")).unwrap();
+    creator.put("key", "value").unwrap();
+    let args = ["get", "db185:new.db", "key", "--lock-timeout"];
+    let refused = sandbox.run(&[&args[..], &["0"]].concat());
+    refused.check_error(3, "`new.db` is locked by another handle");
+    let mut get = sandbox.program(&[&args[..], &["900"]].concat());
+    let mut get = get.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut messages = BufReader::new(get.stderr.take().unwrap());
+    let mut line = String::new();
+    messages.read_line(&mut line).unwrap();
+    assert_eq!(
+        line,
+        "splitpoint: waiting for `new.db`, locked by another handle; giving up after 900 s\n"
+    );
+    drop(creator);
+    let outcome = end_of(get, "a get that waits");
+    assert_eq!((outcome.exit, outcome.text()), (0, "value".to_string()));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use splitpoint::hash::HashFunction;
-use splitpoint::{Create, Error, Result, Table};
+use splitpoint::{Create, Error, ErrorKind, Result, Table};
 
+use super::disk::FileDisk;
 use super::open::Options;
 use crate::{ByteOrder, OldFile};
 
@@ -115,7 +116,7 @@ pub(crate) fn open(url: &str, options: &splitpoint::Options) -> Result<Box<dyn T
     let (path, own) = own.expected_records(options.record_count_expected()).and_url(url)?;
     if !path.as_os_str().is_empty() {
         if options.is_read_only() {
-            return Ok(Box::new(OldFile::db185(path, &own)?));
+            return Ok(Box::new(open_to_read(path, &own)?));
         }
         return Ok(Box::new(own.open(path)?));
     }
@@ -125,11 +126,42 @@ pub(crate) fn open(url: &str, options: &splitpoint::Options) -> Result<Box<dyn T
     Ok(Box::new(own.in_memory()?))
 }
 
+/// Opens a file to read. While its creator has it locked, it is empty, or has a part of what the first sync writes:
+/// what is found counts only under the lock.
+fn open_to_read(path: PathBuf, options: &Options) -> Result<OldFile> {
+    OldFile::db185(path.clone(), options).or_else(|found| {
+        match FileDisk::open(&path, Create::Never, true, 0) {
+            Ok(_lock) => OldFile::db185(path, options),
+            Err(error) if error.kind() == ErrorKind::Locked => Err(error),
+            Err(_) => Err(found),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use splitpoint::TableExt;
+    use splitpoint::{FileKind, TableExt};
 
     use super::*;
+
+    #[test]
+    fn a_file_beside_its_creator_is_locked_and_not_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new.db");
+        let url = path.to_str().unwrap();
+        let creator = Options::new().open(&path).unwrap();
+        let read = || open(url, &splitpoint::Options::new().read_only()).map(drop);
+        assert!(matches!(read().unwrap_err(), Error::Locked { .. }));
+        // In the middle of its first sync.
+        std::fs::write(&path, b"a page").unwrap();
+        assert!(matches!(read().unwrap_err(), Error::Locked { .. }));
+        std::fs::write(&path, b"").unwrap();
+        drop(creator);
+        read().unwrap();
+        std::fs::write(&path, b"").unwrap();
+        let found = read().unwrap_err();
+        assert!(matches!(found, Error::NotAStore { found: FileKind::Empty, .. }), "{found}");
+    }
 
     #[test]
     fn a_new_file_has_the_mode_of_the_options() {
