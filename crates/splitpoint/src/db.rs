@@ -218,7 +218,7 @@ impl Db {
 
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
         let store = Arc::new(Store::new(opened, options));
-        store.know_itself();
+        store.link_keeper();
         let options = options.clone();
         let (syncer, publisher) = (Syncer::default(), Publisher::default());
         publisher.begin(&store);

@@ -185,11 +185,11 @@ fn open_alone(
     waiting: &mut Waiting<'_>,
 ) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
-        be_alone(&*storage, options, waiting)?;
+        exclude_others(&*storage, options, waiting)?;
         return create(storage, options);
     }
     let superblock = read_superblock(&*storage)?;
-    refuse_cut(&*storage, &superblock)?;
+    refuse_shortened(&*storage, &superblock)?;
     if options.access == Access::ReadWrite && superblock.write_features != 0 {
         return Err(unknown_features(storage.path()));
     }
@@ -230,7 +230,7 @@ fn open_alone(
     }
     if options.access == Access::ReadWrite {
         note_writer(region.storage())?;
-        be_alone(region.storage(), options, waiting)?;
+        exclude_others(region.storage(), options, waiting)?;
     }
     opening.replay(&region, options.rebuild_index)
 }
@@ -245,7 +245,7 @@ fn note_writer(storage: &dyn Storage) -> Result<()> {
 ///
 /// The size of the file is durable before the clean superblock is written, so a power loss cannot
 /// have shortened it. The file of a new store without a log may be shorter; it is created again.
-fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
+fn refuse_shortened(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
     let is_empty = superblock.log_start == LogStart::default();
     if !superblock.is_clean || is_empty || storage.file_bytes() >= superblock.file_bytes {
         return Ok(());
@@ -258,14 +258,18 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 ///
 /// It retries for a while, because a handle that locks the file only during its calls, or one that
 /// tests whether it may open the file, may hold a lock for a moment.
-fn be_alone(storage: &dyn Storage, options: &Options, waiting: &mut Waiting<'_>) -> Result<()> {
+fn exclude_others(
+    storage: &dyn Storage,
+    options: &Options,
+    waiting: &mut Waiting<'_>,
+) -> Result<()> {
     let Some(shared) = storage.neighbours() else { return Ok(()) };
     // Rebuilding may take long, and so may the wait, and creating the index of a store for many
     // records. So this no longer counts as a short opening.
     storage.end_opening();
     waiting.begin_step();
     loop {
-        let is_alone = shared.be_alone();
+        let is_alone = shared.try_exclude_others();
         if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::log_scan::{NO_RECORD, SlotChange};
-use super::{Opening, random_u64, refuse_cut, resolve_hash};
+use super::{Opening, random_u64, refuse_shortened, resolve_hash};
 use crate::error::{Error, Result};
 use crate::log::append::Appender;
 use crate::options::{Access, Options, Sharing};
@@ -142,7 +142,7 @@ fn look(region: &Arc<Region>, options: &Options) -> Result<Option<Found>> {
     let lock_failed = |source| io_error("lock", region.storage().path(), source);
     let opening = begin(region, options)?;
     let has_writer = shared.has_writer();
-    let is_cut = refuse_cut(region.storage(), &opening.superblock).is_err();
+    let is_cut = refuse_shortened(region.storage(), &opening.superblock).is_err();
     if !is_cut
         && !options.rebuild_index
         && (has_writer || opening.superblock.is_clean)
@@ -164,7 +164,7 @@ fn look(region: &Arc<Region>, options: &Options) -> Result<Option<Found>> {
     }
     region.see_size()?;
     let opening = begin(region, options)?;
-    refuse_cut(region.storage(), &opening.superblock)?;
+    refuse_shortened(region.storage(), &opening.superblock)?;
     let left = if options.rebuild_index || !opening.may_read_beside(region, false) {
         None
     } else if opening.superblock.is_clean {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_waits_for_a_writer_to_open_the_store_lets_it_be_alone() {
+    fn a_reader_that_waits_for_a_writer_to_open_the_store_lets_it_exclude_others() {
         for sharing in [Sharing::OneWriter, Sharing::PerCall] {
             let dir = tempfile::tempdir().unwrap();
             let path = left(dir.path(), "a", "value");

@@ -235,7 +235,7 @@ impl Neighbours {
 
     /// Keeps every other handle out, for a writer that makes the tables; returns `false` if there is
     /// another.
-    pub(crate) fn be_alone(&self) -> io::Result<bool> {
+    pub(crate) fn try_exclude_others(&self) -> io::Result<bool> {
         byte_locks::try_lock(self.file.checked()?, LockByte::PRESENCE, LockKind::Exclusive)
     }
 
@@ -245,7 +245,7 @@ impl Neighbours {
     /// If the reader table has no room, a handle that is alone now stays alone.
     pub(crate) fn let_others_in(&self, sharing: Sharing) -> io::Result<Option<Arc<OtherReaders>>> {
         let is_shared = sharing != Sharing::Exclusive;
-        let is_alone = self.be_alone()?;
+        let is_alone = self.try_exclude_others()?;
         let others = if is_shared { self.other_readers(is_alone, sharing) } else { Ok(None) };
         let others = match others {
             Err(_) if is_alone && !sharing.takes_turns() => None,

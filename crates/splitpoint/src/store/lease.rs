@@ -163,7 +163,7 @@ impl Turn {
 
 impl Store {
     /// Gives the keeper of a handle that takes turns a reference to the store.
-    pub(crate) fn know_itself(self: &Arc<Self>) {
+    pub(crate) fn link_keeper(self: &Arc<Self>) {
         if let Some(turns) = &self.turns {
             // Called once per store.
             let _ = turns.keeper.store.set(Arc::downgrade(self));
@@ -340,7 +340,7 @@ mod tests {
         let options = Options::new().sharing(Sharing::Shared).lock_timeout(wait_max);
         let opened = open_file(path, &options).expect("nobody keeps it out");
         let store = Arc::new(Store::new(opened, &options));
-        store.know_itself();
+        store.link_keeper();
         store
     }
 

@@ -291,7 +291,7 @@ mod tests {
         let options = Options::new().sharing(Sharing::Shared);
         let opened = open_file(&dir.path().join("a"), &options).expect("nobody keeps it out");
         let store = Arc::new(Store::new(opened, &options));
-        store.know_itself();
+        store.link_keeper();
         let share = (0_u32..100_000).find_map(|i| {
             let mut writer = store.lock_for_change().expect("nobody has a turn");
             let (key, value) = ((i % 100).to_le_bytes(), [7; 1_000]);
