@@ -220,3 +220,20 @@ fn a_study_replaces_only_a_study() {
     }
     sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
 }
+
+#[test]
+fn a_directory_as_input_cannot_be_opened() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("dir")).unwrap();
+    let error = "cannot read `dir`: Is a directory (os error 21)";
+    for args in [
+        &["load", "a.spt", "dir"][..],
+        &["load", "a.spt", "dir", "--format", "tsv"],
+        &["lab", "hash", "dir"],
+        &["lab", "compare", "dir", "dir"],
+    ] {
+        let outcome = sandbox.run(args);
+        assert_eq!(outcome.exit, 3, "{args:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(error), "{args:?}: {}", outcome.stderr);
+    }
+}
