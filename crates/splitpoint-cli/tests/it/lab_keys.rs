@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_refused_with_its_place_and_what_to_do() {
     sandbox.write("long", &vec![1; (16 << 20) + 1]);
     sandbox.write("nothing", b"\n\r\n\n");
     for (args, exit, error) in [
-        (&["dir"][..], 5, "cannot read `dir`: Is a directory (os error 21)"),
+        (&["dir"][..], 3, "cannot read `dir`: Is a directory (os error 21)"),
         (&["absent"], 3, "cannot read `absent`: No such file or directory (os error 2)"),
         (&["words.spt"], 2, "`words.spt`: it is a store"),
         (&["gz"], 2, "`gz`: it is compressed, for zcat"),

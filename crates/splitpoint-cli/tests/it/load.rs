@@ -120,7 +120,7 @@ fn load_of_a_missing_input_makes_no_store() {
         .check_error(3, "cannot read `nowhere`: No such file or directory (os error 2)");
     sandbox
         .run(&["load", "a.spt", "."])
-        .check_error(5, "cannot read `.`: Is a directory (os error 21)");
+        .check_error(3, "cannot read `.`: Is a directory (os error 21)");
     assert!(!sandbox.path("a.spt").exists());
 }
 
