@@ -135,6 +135,32 @@ fn open_shared_within(
     Ok(opened)
 }
 
+/// Opens the store in a storage beside others of the simulated machine, or creates it there, as
+/// [`open_file`] does in a file.
+#[cfg(test)]
+pub(crate) fn open_locked(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
+    let waiting = &mut Waiting::new(options);
+    let neighbours = storage.neighbours().expect("the handles of the machine have locks");
+    let is_in = neighbours.try_lock_to_open(options.access, options.sharing);
+    if !is_in.map_err(|source| io_error("lock", storage.path(), source))? {
+        return Err(locked_storage(&*storage));
+    }
+    if options.reads_beside_writers() {
+        return match beside::open(storage, options, waiting)? {
+            Found::Opened(opened) => let_go_between_calls(*opened, options),
+            Found::NeedsOwnIndex | Found::Replaced => {
+                unreachable!("no program of the tests does that")
+            }
+        };
+    }
+    let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
+    let mut opened = open_storage_within(storage, options, may_create, waiting)?;
+    if options.access == Access::ReadWrite {
+        opened.let_others_in(options.sharing)?;
+    }
+    Ok(opened)
+}
+
 /// Releases the locks of an open for reading, if the handle holds none between calls.
 fn let_go_between_calls(opened: Opened, options: &Options) -> Result<Opened> {
     let storage = opened.region.storage();

@@ -127,6 +127,24 @@ impl Memory {
         self.reservation.discard(at, bytes)
     }
 
+    /// Shows a part of a file in place of committed bytes.
+    #[cfg(test)]
+    pub(super) fn show(
+        &self,
+        at: u64,
+        bytes: u64,
+        part: super::reservation::Part<'_>,
+    ) -> io::Result<()> {
+        assert!(at + bytes <= self.committed_bytes());
+        self.reservation.map_file(at, bytes, part)
+    }
+
+    /// Ends [`show`](Self::show); the bytes are 0 afterwards.
+    #[cfg(test)]
+    pub(super) fn hide(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.reservation.map_zeros(at, bytes)
+    }
+
     /// Advises the kernel on the size of pages. A kernel without huge pages refuses, which does no
     /// harm.
     fn advise(&self, before: u64, after: u64) {

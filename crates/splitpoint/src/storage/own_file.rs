@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+#[cfg(all(test, not(miri)))]
+use super::sim::Process;
 use super::status::Status;
 use super::writer_byte::Inode;
 use crate::testing::mutant::{self, Mutant};
@@ -36,6 +38,9 @@ pub(super) struct OwnFile {
     is_watched: AtomicBool,
     /// The position of the description, or 0 if it is not marked.
     mark: AtomicU64,
+    /// The simulated process that has it, if one has.
+    #[cfg(all(test, not(miri)))]
+    process: Option<std::sync::Arc<Process>>,
 }
 
 impl OwnFile {
@@ -53,7 +58,27 @@ impl OwnFile {
             is_unnamed: false,
             is_watched: AtomicBool::new(true),
             mark: AtomicU64::new(0),
+            #[cfg(all(test, not(miri)))]
+            process: None,
         }
+    }
+
+    /// Takes an open file for a simulated process, with which its locks end.
+    #[cfg(all(test, not(miri)))]
+    pub(super) fn of_process(file: File, process: &std::sync::Arc<Process>) -> io::Result<Self> {
+        process.note_description(&file)?;
+        let mut own = Self::new(file)?;
+        own.process = Some(process.clone());
+        Ok(own)
+    }
+
+    /// Takes another description of the file, for the process that has this one.
+    pub(super) fn again(&self, file: File) -> io::Result<Self> {
+        #[cfg(all(test, not(miri)))]
+        if let Some(process) = &self.process {
+            return Self::of_process(file, process);
+        }
+        Self::new(file)
     }
 
     /// Takes an open file that has no name.
@@ -109,6 +134,10 @@ impl OwnFile {
 
     /// Returns the file to write to it, or an error if its descriptor leads elsewhere.
     pub(super) fn checked(&self) -> io::Result<&File> {
+        #[cfg(all(test, not(miri)))]
+        if self.process.as_ref().is_some_and(|process| process.is_killed()) {
+            return Err(Errno::BADF.into());
+        }
         let is_trusted = !self.is_watched.load(Ordering::Relaxed);
         if is_trusted || self.is_marked() || self.is_own() {
             Ok(self)
@@ -144,6 +173,8 @@ impl Deref for OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
+        #[cfg(all(test, not(miri)))]
+        drop(self.process.take());
         let is_own = self.file.is_some() && self.checked().is_ok();
         let Some(file) = self.file.take() else { return };
         if is_own {

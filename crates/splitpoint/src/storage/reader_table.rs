@@ -41,6 +41,7 @@ use super::shared_counts;
 use super::shared_file::OtherFile;
 use super::status::Status;
 use super::{Span, Storage};
+use crate::atomic::may_be_killed;
 use crate::format::{
     GRANULE_BYTES, HEADER_BYTES, LIVE_MAGIC, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET,
     u64_at,
@@ -672,6 +673,7 @@ impl OtherReaders {
     /// Publishes which handle has the turn, or had the last one.
     pub(crate) fn set_turn(&self, turn: TurnWord) -> io::Result<()> {
         self.table()?.words()[TURN].store(turn.0, Ordering::Release);
+        may_be_killed();
         // A glance that reads anything stored after this fence also sees, in `is_unchanged`, that
         // this turn has begun.
         fence(Ordering::Release);
@@ -874,25 +876,31 @@ impl OtherReaders {
     /// left.
     fn has_owner(&self, table: &ReaderTable, place: usize) -> bool {
         let byte = LockByte::place(place);
-        match byte_locks::try_lock(&self.file, byte, LockKind::Exclusive) {
-            Ok(true) => {
-                for word in table.place(place) {
-                    word.store(0, Ordering::Relaxed);
-                }
-                // After an error the byte stays locked until this handle is closed; readers then
-                // take other places.
-                let _ = byte_locks::unlock(&self.file, byte);
-                false
+        // An owner about which the kernel cannot be asked counts as alive.
+        let is_left = byte_locks::try_lock(&self.file, byte, LockKind::Exclusive).unwrap_or(false);
+        let is_owned = !is_left && !mutant::is_made(Mutant::ErasesLivingPlaces)
+            || mutant::is_made(Mutant::SparesDeadPlaces);
+        if !is_owned {
+            for word in table.place(place) {
+                word.store(0, Ordering::Relaxed);
+                may_be_killed();
             }
-            // An owner about which the kernel cannot be asked counts as alive.
-            Ok(false) | Err(_) => true,
         }
+        if is_left {
+            // After an error the byte stays locked until this handle is closed; readers then take
+            // other places.
+            let _ = byte_locks::unlock(&self.file, byte);
+        }
+        is_owned
     }
 
     /// Returns whether no reader counts on a parity. One living reader is enough to hold back all
     /// space of the parity, so the search stops at the first.
     fn is_clear(&self, parity: u64) -> bool {
         let Ok(table) = self.table() else { return false };
+        if mutant::is_made(Mutant::OverlooksPins) {
+            return true;
+        }
         let parity = parity & 1;
         let is_counted = |&place: &usize| {
             table.place(place)[parity as usize].load(Ordering::Acquire) != 0
@@ -918,6 +926,7 @@ impl Elsewhere for Arc<OtherReaders> {
         // The check before the flip has mapped the table.
         if let Some(table) = self.table.get() {
             table.words()[PARITY].store(table.parity() ^ 1, Ordering::Relaxed);
+            may_be_killed();
         }
     }
 
@@ -1029,6 +1038,7 @@ impl Seat {
             let used_count = place.map_or(1, |place| place as u64 + 1);
             table.words()[USED].fetch_max(used_count, Ordering::SeqCst);
             fence(Ordering::SeqCst);
+            may_be_killed();
             let kind = place.map_or_else(|| SeatKind::Bytes(Mutex::default()), SeatKind::Place);
             let seat = Self::new(file, table, kind);
             seat.wait_for_move();
@@ -1089,6 +1099,7 @@ impl Seat {
         let has_moments = self.seated.table.has_moments();
         if has_moments.load(Ordering::Relaxed) == 0 && !mutant::is_made(Mutant::HidesMoments) {
             has_moments.store(1, Ordering::SeqCst);
+            may_be_killed();
         }
         self.seated.publish(place, &moments);
         Some(OpenMoment { seated: self.seated.clone(), place, key })
@@ -1196,6 +1207,7 @@ impl Seated {
         }
         let word = oldest.map_or(0, |(&(since, _), _)| since | IS_MOMENT);
         words[MOMENT].store(word, Ordering::SeqCst);
+        may_be_killed();
     }
 }
 
@@ -1222,7 +1234,7 @@ pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io:
 
 /// As [`open_again`], for a file of this handle, to get a description of its own.
 fn own_again(file: &OwnFile, path: &Path, options: &OpenOptions) -> io::Result<OwnFile> {
-    let again = OwnFile::new(open_by_descriptor(file, path, options)?)?;
+    let again = file.again(open_by_descriptor(file, path, options)?)?;
     if again.is_same(file) { Ok(again) } else { Err(has_no_name()) }
 }
 
@@ -1267,13 +1279,16 @@ pub(crate) fn has_turns(storage: &dyn Storage) -> bool {
 /// Takes the first place that has no owner.
 fn take_place(file: &File, table: &ReaderTable) -> Option<usize> {
     let is_taken = |place: &usize| {
-        byte_locks::try_lock(file, LockByte::place(*place), LockKind::Exclusive).unwrap_or(false)
+        let byte = LockByte::place(*place);
+        byte_locks::try_lock(file, byte, LockKind::Exclusive).unwrap_or(false)
+            || mutant::is_made(Mutant::TakesTakenPlace)
     };
     let place = (1..COUNTS_PLACE).find(is_taken)?;
     let words = table.place(place);
     // Erase the counts and the moment of the last owner.
     for word in words {
         word.store(0, Ordering::Relaxed);
+        may_be_killed();
     }
     words[PID].store(std::process::id().into(), Ordering::Relaxed);
     words[SINCE].store(since_boot_ns(), Ordering::Relaxed);

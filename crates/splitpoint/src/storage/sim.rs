@@ -8,9 +8,14 @@
 //! at each place where a test of this crate may kill the process, which is before and after each
 //! store, and otherwise at the next call or question.
 //!
+//! Several handles can have the file. On a machine with locks (`process`, for tests of this crate)
+//! they know of each other as on a file; on others each is the only one that it knows of.
+//!
 //! Nothing depends on time, threads or chance: the same calls produce the same events.
 
 mod disk;
+#[cfg(all(test, not(miri)))]
+mod process;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,6 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::disk::{Disk, How};
+#[cfg(all(test, not(miri)))]
+use self::process::LockFile;
+#[cfg(all(test, not(miri)))]
+pub(in crate::storage) use self::process::Process;
 use super::anon::{Memory, PageSize};
 use super::{
     Backing, Identity, Room as FromWhere, Span, Storage, Tail, WindowKind, no_room, uninterrupted,
@@ -70,6 +79,8 @@ struct Machine {
     mount: u64,
     /// Whether the kernel tells that number.
     tells_mount: bool,
+    /// Whether its handles have locks, and so know of each other.
+    has_locks: bool,
     /// Whether the file has a write hint, which an unmount takes away.
     has_write_hint: AtomicBool,
     /// The handles, which have the file in one page cache.
@@ -169,6 +180,9 @@ struct FaultPlan {
 struct PageCache {
     view: Lent,
     file_bytes: AtomicU64,
+    /// What the handles have locked, on a machine with locks.
+    #[cfg(all(test, not(miri)))]
+    lock_file: Option<LockFile>,
 }
 
 /// The memory of an open store.
@@ -179,6 +193,9 @@ struct Image {
     pieces: Mutex<Vec<MappedPiece>>,
     /// Whether the process that has the handle was killed while others have the file open: it stores nothing.
     is_killed: AtomicBool,
+    /// That process, on a machine with locks.
+    #[cfg(all(test, not(miri)))]
+    process: Option<Arc<Process>>,
 }
 
 /// A piece of a window, mapped to a part of the file.
@@ -265,6 +282,7 @@ impl Machine {
             boot,
             mount,
             tells_mount: true,
+            has_locks: false,
             has_write_hint: AtomicBool::new(false),
             open: Mutex::default(),
             fault: Mutex::new(fault),
@@ -292,6 +310,7 @@ impl Machine {
         let has_write_hint = is_in_memory && self.has_write_hint.load(Ordering::Relaxed);
         SimDisk(Arc::new(Self {
             tells_mount: self.tells_mount,
+            has_locks: self.has_locks,
             has_write_hint: AtomicBool::new(has_write_hint),
             omission,
             room,
@@ -366,9 +385,27 @@ impl SimDisk {
         drop(self.0.disk());
         let storage = Sim::new(self.0.clone(), others)
             .map_err(|source| super::failure::io_error("open", Path::new(PATH), source))?;
+        #[cfg(test)]
+        if self.0.has_locks {
+            let opened = crate::recovery::open_locked(Box::new(storage), options)?;
+            return Ok(Db::from_opened(opened, options));
+        }
         let may_create = options.create != Create::Never;
         let opened = crate::recovery::open_storage(Box::new(storage), options, may_create)?;
         Ok(Db::from_opened(opened, options))
+    }
+
+    /// Returns a machine with an empty file whose handles have locks, and so know of each other. Those that
+    /// are opened [`beside`](Self::open_beside) others go on with them; [`open`](Self::open) begins without.
+    #[cfg(test)]
+    pub(crate) fn with_locks() -> Self {
+        Self(Arc::new(Machine { has_locks: cfg!(not(miri)), ..Machine::default() }))
+    }
+
+    /// Returns whether its handles have locks.
+    #[cfg(test)]
+    pub(crate) fn has_locks(&self) -> bool {
+        self.0.has_locks
     }
 
     /// Returns the same machine.
@@ -387,7 +424,12 @@ impl SimDisk {
             storage.is_none_or(|storage| storage.window(WindowKind::Live).base == live)
         };
         if let Some(number) = open.iter().rposition(is_it) {
-            open.remove(number).is_killed.store(true, Ordering::Relaxed);
+            let image = open.remove(number);
+            image.is_killed.store(true, Ordering::Relaxed);
+            #[cfg(not(miri))]
+            if let Some(process) = &image.process {
+                process.kill();
+            }
         }
     }
 
@@ -628,15 +670,37 @@ impl Outcomes {
 }
 
 impl PageCache {
-    fn new(file: &[u8]) -> io::Result<Self> {
+    fn new(file: &[u8], has_locks: bool) -> io::Result<Self> {
         let view = Lent::new()?;
         view.commit(file.len() as u64)?;
+        #[cfg(all(test, not(miri)))]
+        let lock_file = if has_locks { Some(LockFile::new()?) } else { None };
+        #[cfg(all(test, not(miri)))]
+        if let Some(lock_file) = &lock_file {
+            view.commit(HEADER_BYTES)?;
+            lock_file.show_table(&view)?;
+        }
+        assert!(cfg!(test) || !has_locks);
         copy_to(view.span(), 0, file);
-        Ok(Self { view, file_bytes: AtomicU64::new(file.len() as u64) })
+        Ok(Self {
+            view,
+            file_bytes: AtomicU64::new(file.len() as u64),
+            #[cfg(all(test, not(miri)))]
+            lock_file,
+        })
     }
 
     fn file(&self) -> Vec<u8> {
         copy_from(self.view.span(), 0, self.file_bytes.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+impl Drop for PageCache {
+    fn drop(&mut self) {
+        if self.lock_file.is_some() {
+            process::hide_table(&self.view).expect("the table was shown there");
+        }
     }
 }
 
@@ -731,6 +795,9 @@ const PATH: &str = ":sim:";
 struct Sim {
     machine: Arc<Machine>,
     image: Arc<Image>,
+    /// What it knows of other handles, on a machine with locks.
+    #[cfg(all(test, not(miri)))]
+    neighbours: Option<super::Neighbours>,
 }
 
 impl Sim {
@@ -738,17 +805,27 @@ impl Sim {
     fn new(machine: Arc<Machine>, others: &[Arc<Image>]) -> io::Result<Self> {
         let cache = match others.first() {
             Some(other) => other.cache.clone(),
-            None => Arc::new(PageCache::new(lock(&machine.disk).file())?),
+            None => Arc::new(PageCache::new(lock(&machine.disk).file(), machine.has_locks)?),
         };
+        #[cfg(all(test, not(miri)))]
+        let (process, neighbours) =
+            cache.lock_file.as_ref().map(Process::start).transpose()?.unzip();
         let [live, buckets, overflow] = WindowKind::ALL.map(|_| Lent::new());
         let image = Arc::new(Image {
             cache,
             windows: [live?, buckets?, overflow?],
             pieces: Mutex::default(),
             is_killed: AtomicBool::new(false),
+            #[cfg(all(test, not(miri)))]
+            process,
         });
         *lock(&machine.open) = others.iter().chain([&image]).cloned().collect();
-        Ok(Self { machine, image })
+        Ok(Self {
+            machine,
+            image,
+            #[cfg(all(test, not(miri)))]
+            neighbours,
+        })
     }
 
     /// Counts a call, and returns its error or another fault.
@@ -891,6 +968,10 @@ impl Drop for Sim {
     fn drop(&mut self) {
         drop(self.machine.disk());
         lock(&self.machine.open).retain(|image| !Arc::ptr_eq(image, &self.image));
+        #[cfg(all(test, not(miri)))]
+        if let Some(neighbours) = self.neighbours.as_ref().filter(|it| it.has_descriptor()) {
+            neighbours.let_go();
+        }
     }
 }
 
@@ -901,6 +982,11 @@ impl Storage for Sim {
 
     fn identity(&self) -> Identity {
         self.machine.identity()
+    }
+
+    #[cfg(all(test, not(miri)))]
+    fn neighbours(&self) -> Option<&super::Neighbours> {
+        self.neighbours.as_ref()
     }
 
     fn set_write_hint(&self) {

@@ -33,10 +33,12 @@ use super::turns::{Turn, Turns};
 use crate::background::{Monitor, Worker};
 use crate::error::Result;
 use crate::options::Sharing;
+use crate::storage::Storage;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::reader_table::OtherReaders;
 use crate::storage::waiting::Waiting;
+use crate::testing::meanwhile::{self, Point};
 use crate::testing::mutant::{self, Mutant};
 
 /// How long to sleep between two attempts to get the writer's place: at first, and at most. A
@@ -94,6 +96,10 @@ impl Keeper {
         self.is_kept.store(true, Ordering::SeqCst);
         if !self.has_thread() {
             let Some(store) = self.store.get().and_then(Weak::upgrade) else { return false };
+            if !store.region.storage().may_sync_in_background() {
+                // A test plays the thread.
+                return true;
+            }
             let has_begun = self.worker.begin("splitpoint-turns", move |shared| {
                 run(shared, &store);
             });
@@ -147,9 +153,9 @@ fn run(shared: &Monitor<State>, store: &Store) {
 }
 
 impl Turn {
-    /// Returns whether this handle has had its time in a row.
-    fn is_over(&self) -> bool {
-        self.since.is_none_or(|since| since.elapsed() >= TIME_IN_ROW)
+    /// Returns whether this handle has had its time in a row, by the clock of the storage.
+    fn is_over(&self, storage: &dyn Storage) -> bool {
+        self.since.is_none_or(|since| storage.since_boot().saturating_sub(since) >= TIME_IN_ROW)
     }
 
     /// Returns whether the handle has had enough turns to keep the place after this one.
@@ -235,6 +241,7 @@ impl Store {
         loop {
             let seen = others.handed();
             others.want_turn();
+            meanwhile::at(Point::PlaceWanted);
             let is_late = waiting.elapsed() >= wait_max;
             if (!gives_way || is_late) && self.try_to_take(turns, neighbours)? {
                 return Ok(());
@@ -275,7 +282,7 @@ impl Store {
             return false;
         }
         let is_wanted = others.is_turn_wanted() && !mutant::is_made(Mutant::KeepsWantedPlace);
-        if is_wanted && turn.is_over() {
+        if is_wanted && turn.is_over(self.region.storage()) {
             return false;
         }
         turn.is_kept = turn.is_kept || turns.keeper.watch();
@@ -292,10 +299,23 @@ impl Store {
         let _ = neighbours.give_up_turn(turns.options.sharing);
         if let Some(others) = &self.others
             && others.is_turn_wanted()
-            && (is_at_once || turn.is_over())
+            && (is_at_once || turn.is_over(self.region.storage()))
         {
             turn.gave_way = others.hand_over();
         }
+    }
+
+    /// Does what the keeper of an idle handle does when another handle wants the place. Returns
+    /// whether the handle had kept it.
+    #[cfg(test)]
+    pub(crate) fn play_keeper(&self) -> bool {
+        let Some(turns) = self.turns.as_deref() else { return false };
+        // It waits for a change that is being made.
+        let Ok(writer) = self.writer.try_lock() else { return false };
+        let (is_kept, mut seen) = (writer.turn.is_kept, writer.turn.number_in_row);
+        drop(writer);
+        self.hand_over_if_due(turns, true, &mut seen);
+        is_kept
     }
 
     /// Hands a kept place over if no change was made since `seen`, or if another handle wants it
@@ -315,7 +335,7 @@ impl Store {
             return true;
         }
         let is_idle = std::mem::replace(seen, turn.number_in_row) == turn.number_in_row;
-        let is_due = is_idle || is_wanted && turn.is_over();
+        let is_due = is_idle || is_wanted && turn.is_over(self.region.storage());
         if is_due && !mutant::is_made(Mutant::KeepsWantedPlace) {
             self.leave_place(turns, turn, true);
         }

@@ -325,7 +325,8 @@ impl Store {
         let taken = self.take_over(turns, writer, last);
         match &taken {
             Ok(()) => {
-                let (word, since) = (TurnWord::begun(number), Some(Instant::now()));
+                let (word, since) =
+                    (TurnWord::begun(number), Some(self.region.storage().since_boot()));
                 let turn = Turn { word, number, since, ..Turn::default() };
                 let number_in_all = writer.turn.number_in_all;
                 let turn = Turn { number_in_row: 1, number_in_all, ..turn };
@@ -352,7 +353,8 @@ impl Store {
         Err(Error::Poisoned { reason })
     }
 
-    /// Returns the word of the last turn. On the simulated machine, another handle always had it.
+    /// Returns the word of the last turn. On a simulated machine without locks, another handle always
+    /// had it.
     fn turn_word(&self) -> Result<TurnWord> {
         match &self.others {
             Some(others) => others.turn().map_err(|source| self.table_error(source)),
@@ -481,7 +483,7 @@ impl Store {
         }
         writer.turn.number = writer.log.next_salt();
         writer.turn.is_held = true;
-        writer.turn.since = Some(Instant::now());
+        writer.turn.since = Some(self.region.storage().since_boot());
         // Due regardless of which handle reaches it, because handles may be many and short-lived.
         writer.schedule_checkpoint_by_turns(&self.region);
         self.end_turn(&mut writer);
@@ -696,7 +698,7 @@ impl Store {
         let left = Left { turn, live_crc: self.region.live().crc(), at };
         match &self.others {
             Some(others) => others.note_left(left),
-            // Ignore an error: only the simulated machine gets here.
+            // Ignore an error: only a simulated machine without locks gets here.
             None => drop(write_left(storage, left)),
         }
     }
@@ -725,8 +727,8 @@ pub(crate) struct Turn {
     pub(super) gave_way: bool,
     /// Whether a background thread waits for the turn, so that `on_wait` must not be called.
     pub(super) is_silent: bool,
-    /// When this handle took over from another one.
-    pub(super) since: Option<Instant>,
+    /// When this handle took over from another one, since the machine was started.
+    pub(super) since: Option<Duration>,
     /// Number of turns since then.
     pub(super) number_in_row: u32,
     /// Number of turns since the handle was opened.

@@ -15,6 +15,7 @@
 //! | [`copies`] | between the copies of moved records and what names them | made for the purpose |
 //! | [`turns`] | the same, where each change begins with what the one before has left in the file | |
 //! | [`handles`] | all, while several handles change the file; one of them dies and another one goes on | some by seed |
+//! | [`neighbours`] | all, while handles with locks change and read the file; one of them dies | some by seed |
 //! | [`snapshot`] | all, beside snapshots and in transactions | some by seed |
 //! | [`full`] | some, on a full disk on which keys are deleted | some by seed |
 //! | [`spilled`] | the same of transactions that are kept in files before they commit | some by seed |
@@ -30,8 +31,11 @@ mod copies;
 mod fault;
 mod full;
 mod handles;
+mod keeping;
 mod large;
 mod mutants;
+#[cfg(not(miri))]
+mod neighbours;
 mod shrink;
 mod small;
 mod snapshot;
@@ -54,7 +58,7 @@ use crate::hash::{HashFunction, HashId};
 use crate::live::{Live, WORD_COUNT};
 use crate::table::{BatchAtomicity, Table};
 use crate::testing::meanwhile;
-use crate::{Db, Durability, Options, Recovery, SimDisk};
+use crate::{Db, Durability, Options, Recovery, Sharing, SimDisk};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -103,10 +107,45 @@ enum Op {
     Kill,
     /// The power goes, with an image chosen by this seed.
     LosePower(u64),
+    /// A handle looks at the file, and keeps what it has found up to `Release`.
+    Keep(Kept),
+    /// A handle lets go of all that it keeps, if that is still there.
+    Release,
     /// An operation of another handle than the first, which is number 0.
     By(usize, Box<Op>),
     /// An operation, and those of other handles of which one comes before and behind each of its flushes.
     Meanwhile(Box<Op>, Vec<Op>),
+}
+
+/// What a handle keeps.
+#[derive(Clone, Debug)]
+enum Kept {
+    /// Nothing: the look was all.
+    Nothing,
+    /// The values of so many keys.
+    Values(usize),
+    /// A scan that goes on with each operation.
+    Scan,
+    /// A snapshot.
+    Snapshot,
+}
+
+/// From this number on, handles hold no lock between their calls.
+const PER_CALL: usize = 5;
+/// From this number on, handles only read.
+const READER: usize = 10;
+/// From this number on, they hold no lock between their calls either.
+const READER_PER_CALL: usize = 15;
+
+/// Returns the options of a handle by its number.
+fn of_number(number: usize, options: &Options) -> Options {
+    let per_call = || options.clone().sharing(Sharing::PerCall);
+    match number {
+        READER_PER_CALL.. => per_call().read_only(),
+        READER.. => options.clone().sharing(Sharing::OneWriter).read_only(),
+        PER_CALL.. => per_call(),
+        _ => options.clone(),
+    }
 }
 
 /// Changes that are there together or not at all.
@@ -187,6 +226,8 @@ struct Counts {
     moved_bytes: u64,
     /// Operations of a handle within one of another handle.
     acted_meanwhile: u64,
+    /// How often a handle gave up the place that it had kept, for another one.
+    handed_over: u64,
 }
 
 impl Counts {
@@ -197,6 +238,7 @@ impl Counts {
         self.second += other.second;
         self.moved_bytes += other.moved_bytes;
         self.acted_meanwhile += other.acted_meanwhile;
+        self.handed_over += other.handed_over;
     }
 }
 
@@ -315,6 +357,8 @@ struct Point<'a> {
     caller: Option<&'a Rc<Db>>,
     /// The number of the handle whose flush waits for that call to end.
     waiting: Option<usize>,
+    /// What handles keep.
+    keeping: &'a RefCell<keeping::Keeping>,
     handles: &'a BTreeMap<usize, Rc<Db>>,
 }
 
@@ -409,6 +453,8 @@ struct Ran {
     events: u64,
     /// Operations of a handle within one of another handle.
     acted_meanwhile: u64,
+    /// How often a handle gave up the place that it had kept, for another one.
+    handed_over: u64,
     /// Bytes of records that compaction moved.
     moved_bytes: u64,
 }
@@ -431,6 +477,8 @@ struct Shared {
     /// How many commits had been tried when it began.
     tried_before: Cell<usize>,
     acted_meanwhile: Cell<u64>,
+    handed_over: Cell<u64>,
+    keeping: RefCell<keeping::Keeping>,
     /// Whether the machine is looked at, and what is opened are copies of it.
     is_visited: Cell<bool>,
 }
@@ -470,13 +518,18 @@ impl Run {
         );
         let failure = shared.failure.replace(Some("it has ended".to_string()));
         // After a panic the observer is still there.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(shared.handles.take())));
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            drop(shared.keeping.take());
+            drop(shared.handles.take());
+        }));
         let driven = dropped.and(driven);
         match (failure, driven) {
             (Some(failure), _) => Err(format!("{at}: {failure}")),
             (None, Ok(Ok(()))) => {
                 let (events, moved_bytes) = (shared.number.get(), shared.moved_bytes.get());
-                Ok(Ran { events, moved_bytes, acted_meanwhile: shared.acted_meanwhile.get() })
+                let acted_meanwhile = shared.acted_meanwhile.get();
+                let handed_over = shared.handed_over.get();
+                Ok(Ran { events, acted_meanwhile, handed_over, moved_bytes })
             }
             (None, Ok(Err(error))) => Err(format!("{at}: {error}")),
             (None, Err(_)) => Err(format!("{at}: panic")),
@@ -490,12 +543,15 @@ impl Run {
                 break;
             }
             shared.op.set(i);
-            shared.act(op, &self.options)?;
+            shared.act_beside_keepers(op, &self.options)?;
         }
+        shared.release(None)?;
         let numbers: Vec<usize> = shared.handles.borrow().keys().copied().collect();
         for number in numbers.into_iter().rev() {
+            shared.caller.set(number);
+            shared.play_keepers();
             let db = shared.handle(number, &self.options)?;
-            shared.close(&db).map_err(|error| format!("cannot close: {error}"))?;
+            shared.close(number, &db).map_err(|error| format!("cannot close: {error}"))?;
         }
         // Images are made before a sync, and what a close has written last need not be synced.
         let db = shared.handle(0, &self.options)?;
@@ -590,7 +646,13 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
             };
             hold(db, &before, key, ops, step_of).map(|()| false)
         }
-        Op::Reopen | Op::Kill | Op::LosePower(_) | Op::By(..) | Op::Meanwhile(..) => {
+        Op::Reopen
+        | Op::Kill
+        | Op::LosePower(_)
+        | Op::Keep(_)
+        | Op::Release
+        | Op::By(..)
+        | Op::Meanwhile(..) => {
             unreachable!("the caller does these")
         }
     }
@@ -655,6 +717,8 @@ impl Shared {
             waiting: Cell::new(None),
             tried_before: Cell::new(0),
             acted_meanwhile: Cell::new(0),
+            handed_over: Cell::new(0),
+            keeping: RefCell::default(),
             is_visited: Cell::new(false),
         }
     }
@@ -662,11 +726,17 @@ impl Shared {
     /// Returns a handle, which is opened if it is not there.
     fn handle(&self, number: usize, options: &Options) -> Result<Rc<Db>, String> {
         self.caller.set(number);
+        if self.disk.borrow().has_locks() {
+            // What another handle has stored is in the page cache.
+            let _ = self.disk.borrow().event_count();
+        }
         if let Some(db) = self.handles.borrow().get(&number) {
             return Ok(db.clone());
         }
+        self.play_keepers();
         let disk = self.disk.borrow().clone();
-        let db = disk.open_beside(options).map_err(|error| format!("cannot open: {error}"))?;
+        let options = of_number(number, options);
+        let db = disk.open_beside(&options).map_err(|error| format!("cannot open: {error}"))?;
         let db = Rc::new(db);
         self.handles.borrow_mut().insert(number, db.clone());
         Ok(db)
@@ -681,11 +751,30 @@ impl Shared {
         }
     }
 
+    /// Does an operation of a program, for whose handle others give up the place that they keep.
+    fn act_beside_keepers(self: &Rc<Self>, op: &Op, options: &Options) -> Result<(), String> {
+        if matches!(op, Op::Meanwhile(..)) || !self.disk.borrow().has_locks() {
+            return self.act(op, options);
+        }
+        self.act_while(op, Vec::new(), options)
+    }
+
+    /// Does what the threads of other handles do that keep the place of the writer.
+    fn play_keepers(&self) {
+        let handles = self.handles.borrow().clone();
+        let others = handles.iter().filter(|(number, _)| **number != self.caller.get());
+        let count = others.filter(|(_, db)| db.store().play_keeper()).count();
+        self.handed_over.set(self.handed_over.get() + count as u64);
+    }
+
     /// Does an operation, and one of `ops` at each of its points between turns, if the handle stays there.
     fn act_while(self: &Rc<Self>, op: &Op, ops: Vec<Op>, options: &Options) -> Result<(), String> {
         let (shared, mut ops) = (self.clone(), ops.into_iter());
         let of_others = options.clone();
         let change = move |point| {
+            if point == meanwhile::Point::PlaceWanted {
+                return shared.play_keepers();
+            }
             let is_flush =
                 matches!(point, meanwhile::Point::BeforeFlush | meanwhile::Point::BehindFlush);
             if !is_flush || shared.is_visited.get() || shared.failure.borrow().is_some() {
@@ -695,7 +784,7 @@ impl Shared {
             let caller = shared.caller.get();
             shared.waiting.set(Some(caller));
             shared.tried_before.set(shared.history.borrow().tried());
-            if let Err(error) = shared.act(&op, &of_others) {
+            if let Err(error) = shared.act_beside_keepers(&op, &of_others) {
                 shared.failure.borrow_mut().get_or_insert(format!("meanwhile, {op:?}: {error}"));
             }
             shared.caller.set(caller);
@@ -710,8 +799,11 @@ impl Shared {
         let db = self.handle(number, options)?;
         let failed = |error: crate::Error| format!("{op:?}: {error}");
         match op {
+            Op::Keep(kept) => return self.keep(number, &db, kept),
+            Op::Release => return self.release(Some(number)),
             Op::Reopen => {
-                self.close(&db).map_err(failed)?;
+                self.release(Some(number))?;
+                self.close(number, &db).map_err(failed)?;
                 self.handles.borrow_mut().remove(&number);
                 drop(db);
             }
@@ -723,6 +815,8 @@ impl Shared {
                 } else {
                     self.disk.borrow().kill_one(Some(db.store().region.storage()));
                 }
+                let left = self.keeping.borrow_mut().take_of(number);
+                drop(left);
                 self.handles.borrow_mut().remove(&number);
                 drop(db);
             }
@@ -734,22 +828,24 @@ impl Shared {
                     .map_err(|error| format!("power lost: {error}"))?;
                 self.become_machine(lost);
                 self.history.replace(History { synced: found, ..history.first(found) });
+                drop(self.keeping.take());
                 self.handles.take();
                 drop(db);
             }
             _ => {
                 let is_synced = step(&db, op, self).map_err(failed)?;
                 self.settle(is_synced);
-                return Ok(());
+                return self.go_on_keeping();
             }
         }
         self.handle(number, options).map(drop)
     }
 
-    fn close(&self, db: &Db) -> crate::Result<()> {
+    fn close(&self, number: usize, db: &Db) -> crate::Result<()> {
         self.count_moves(db);
         // One by turns that has changed nothing promises nothing of what others have.
         let promises = !db.store().takes_turns() || db.store().lock()?.change_count > 0;
+        let promises = promises && number < READER;
         db.store().close()?;
         self.settle(promises);
         Ok(())
@@ -804,8 +900,14 @@ impl Shared {
             seed,
             caller: handles.get(&self.caller.get()),
             waiting: self.waiting.get(),
+            keeping: &self.keeping,
             handles: &handles,
         };
+        let kept = self.keeping.try_borrow().map_or(Ok(()), |keeping| keeping.check_values());
+        if let Err(failure) = kept {
+            self.failure.replace(Some(failure));
+            return;
+        }
         self.is_visited.set(true);
         let visited = visit(&point);
         self.is_visited.set(false);

@@ -20,6 +20,8 @@ pub(crate) enum Point {
     ListKnown,
     /// A sync by turns has loaded the commit, and has not read the log.
     SyncBegun,
+    /// A handle by turns waits for the place of the writer, and has not tried to take it again.
+    PlaceWanted,
     /// A handle by turns is about to flush what it made in a turn, and has none.
     BeforeFlush,
     /// It has flushed that, and does not remember it yet.

@@ -13,6 +13,14 @@ pub(crate) enum Mutant {
     KeepsWantedPlace,
     /// A turn gives back all that it frees, while the others wait.
     CoolsAllInTurn,
+    /// The pins of other handles are not looked at before space is used again.
+    OverlooksPins,
+    /// The counts in a place are erased although its owner lives.
+    ErasesLivingPlaces,
+    /// The counts in a place count although its owner is dead.
+    SparesDeadPlaces,
+    /// A reader takes a place that has an owner.
+    TakesTakenPlace,
     /// A slot is stored before the record that it names.
     SlotBeforeRecord,
     /// A split leaves the slots that have moved in the old bucket as well.

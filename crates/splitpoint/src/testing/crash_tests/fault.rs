@@ -98,6 +98,8 @@ impl Run {
             Op::Batch(_)
             | Op::Transaction(_)
             | Op::WhileSnapshot(_)
+            | Op::Keep(_)
+            | Op::Release
             | Op::By(..)
             | Op::Meanwhile(..)
             | Op::Kill

@@ -5,8 +5,8 @@
 //!
 //! # Not here
 //!
-//! On the simulated machine each turn reads the state of the writer from the file, and nobody pins or keeps the place
-//! between turns. Tests with processes do that.
+//! On these machines handles have no locks: each turn reads the state of the writer from the file, and nobody pins
+//! or keeps the place between turns. [`neighbours`](super::neighbours) has machines with locks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ fn a_superblock_of_another_handle_that_is_taken_for_durable_is_found_by_power_lo
 }
 
 /// What a handle that was opened before does when another one is killed in the middle of an operation.
-fn of_survivor() -> Vec<Op> {
+pub(super) fn of_survivor() -> Vec<Op> {
     vec![
         Op::Put(b"first".to_vec(), vec![1; 40], Durability::Async),
         much(1, 1),

@@ -97,7 +97,7 @@ pub(super) fn sweep(
     let ran = run.on(disk, History::default(), visit(depth, counts.clone()))?;
     let counts = *counts.borrow();
     let (moved_bytes, acted_meanwhile) = (ran.moved_bytes, ran.acted_meanwhile);
-    Ok(Counts { moved_bytes, acted_meanwhile, ..counts })
+    Ok(Counts { moved_bytes, acted_meanwhile, handed_over: ran.handed_over, ..counts })
 }
 
 /// Returns what looks at an event, and counts.

@@ -1,0 +1,334 @@
+//! Several handles with locks, each of which knows of the others: they take turns and keep their place between
+//! them, have places among the readers, and keep values, scans and snapshots over the reuse of space.
+//!
+//! One thread plays all of them, and the threads that give up a place which is kept. The locks are those of the
+//! real kernel, so a handle that is killed loses them at once, wherever it is in a call.
+//!
+//! # Not here
+//!
+//! Nothing waits: who finds a place taken by a living handle that does not give it up fails at once. Readers that
+//! keep writers out, handles that exclude others, and the counts of lookups that processes share: tests with
+//! processes have those.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::handles::{interleave, of_survivor, with_third};
+use super::large::{self, Depth};
+use super::turns::{by_turns, ops_of};
+use super::{
+    Counts, History, Kept, Op, PER_CALL, Point, READER, READER_PER_CALL, Run, compact, is_slow,
+    mix, of_number, read, seed,
+};
+use crate::atomic::kill_points::observe;
+use crate::storage::sim::SimDisk;
+use crate::testing::mutant::{Mutant, with};
+use crate::{Db, Options};
+
+fn options(options: Options) -> Options {
+    by_turns(options).lock_timeout(Duration::ZERO)
+}
+
+/// Gives each operation to one of three handles, of which one holds no lock between calls, and has readers act
+/// between them.
+fn spread(ops: Vec<Op>) -> Vec<Op> {
+    let mut spread = Vec::new();
+    // In a row, so that a handle keeps its place.
+    let (mut number, mut left) = (0, 0);
+    for (i, op) in ops_of(ops).into_iter().enumerate() {
+        let random = mix(seed(), i as u64);
+        if left == 0 {
+            (number, left) = match random % 7 {
+                0 | 1 => (0, 30),
+                2 | 3 => (1, 1 + random / 7 % 40),
+                4 => (PER_CALL, 1 + random / 7 % 6),
+                _ => (random as usize / 7 % 2, 1),
+            };
+        }
+        left -= 1;
+        let reader =
+            [READER, READER + 1, READER_PER_CALL, 0, PER_CALL][(random >> 20) as usize % 5];
+        let of_reader = match random >> 32 & 15 {
+            0 => Some(Op::Keep(Kept::Nothing)),
+            1 => Some(Op::Keep(Kept::Values(3))),
+            2 => Some(Op::Keep(Kept::Scan)),
+            3 => Some(Op::Keep(Kept::Snapshot)),
+            4 => Some(Op::Release),
+            5 => Some(Op::Kill),
+            6 => Some(Op::Reopen),
+            _ => None,
+        };
+        spread.extend(of_reader.map(|op| Op::By(reader, Box::new(op))));
+        spread.push(Op::By(number, Box::new(op)));
+    }
+    spread
+}
+
+fn depth(share: u64) -> Depth {
+    if is_slow() {
+        Depth { images: 4, ..Depth::QUICK }
+    } else {
+        Depth { second_every: 1000, share: (0, share), ..Depth::QUICK }
+    }
+}
+
+fn try_sweep(of: Options, ops: &[Op], depth: Depth) -> Result<Counts, String> {
+    large::sweep(SimDisk::with_locks(), options(of), ops, seed(), depth)
+}
+
+#[test]
+fn every_crash_point_of_handles_with_locks_leaves_a_prefix_with_everything_synced() {
+    for (of, ops) in [
+        (large::checkpointing(1.0), large::program()),
+        (compact::options(), [compact::program(), compact::program()].concat()),
+    ] {
+        let counts =
+            try_sweep(of, &spread(ops), depth(5)).unwrap_or_else(|error| panic!("{error}"));
+        println!("{counts:?}");
+        assert!(counts.points > 250 && counts.handed_over > 3, "{counts:?}");
+    }
+}
+
+#[test]
+fn every_crash_point_of_handles_with_locks_that_act_between_turn_and_flush_leaves_a_prefix() {
+    for (of, ops) in
+        [(large::checkpointing(1.0), large::program()), (compact::options(), compact::program())]
+    {
+        let ops = with_third(interleave(ops));
+        let counts = try_sweep(of, &ops, depth(9)).unwrap_or_else(|error| panic!("{error}"));
+        println!("{counts:?}");
+        assert!(counts.points > 250 && counts.acted_meanwhile > 50, "{counts:?}");
+    }
+}
+
+/// Has a mutant run the sweep of compaction, and returns what that finds.
+fn found_with(mutant: Mutant) -> String {
+    let ops = spread([compact::program(), compact::program()].concat());
+    let found = with(mutant, || try_sweep(compact::options(), &ops, depth(100)));
+    let found = found.map_or_else(|error| error, |counts| format!("not found: {counts:?}"));
+    println!("{mutant:?}: {found}");
+    found
+}
+
+#[test]
+fn pins_and_moments_of_other_handles_that_are_overlooked_are_found() {
+    let mutants = [
+        Mutant::OverlooksPins,
+        Mutant::ErasesLivingPlaces,
+        Mutant::TakesTakenPlace,
+        Mutant::ForgetsMoments,
+        Mutant::HidesMoments,
+    ];
+    for mutant in mutants {
+        let found = found_with(mutant);
+        let is_of_reader = ["keeps changes", "looks back to changes", "loses", "cannot read"];
+        assert!(is_of_reader.iter().any(|what| found.contains(what)), "{mutant:?}: {found}");
+    }
+}
+
+#[test]
+fn a_place_that_is_kept_although_another_handle_wants_it_is_found() {
+    let found = found_with(Mutant::KeepsWantedPlace);
+    assert!(found.contains("locked"), "{found}");
+}
+
+#[test]
+fn try_other_mutants() {
+    for mutant in [
+        Mutant::OneGraceForMoments,
+        Mutant::LooksAtMomentsAtOnce,
+        Mutant::RepeatsTurnWord,
+        Mutant::TrustsGlances,
+        Mutant::CountsListsAnyway,
+        Mutant::TrustsKnownSegments,
+        Mutant::OneLookAtPins,
+        Mutant::MovesWithoutName,
+        Mutant::ReadsMovedTable,
+        Mutant::CutsUnderGlances,
+    ] {
+        found_with(mutant);
+    }
+}
+
+/// Kills the handle that is in a call, and has the others go on, of which one may be new.
+fn survive(point: &Point<'_>, depth: Depth, counts: &Rc<RefCell<Counts>>) -> Result<(), String> {
+    let is_caller = |db: &Rc<Db>| point.caller.is_some_and(|caller| Rc::ptr_eq(db, caller));
+    let is_free = |number: usize, db: &Rc<Db>| {
+        point.waiting != Some(number) && !is_caller(db) && !point.keeping.borrow().has(number)
+    };
+    let killed = point.handles.iter().find(|(_, db)| is_caller(db)).map(|(number, _)| *number);
+    point.disk.kill_one(point.caller.map(|db| db.store().region.storage()));
+    let left = killed.map(|number| point.keeping.borrow_mut().take_of(number));
+    let free = point.handles.iter().filter(|(number, db)| is_free(**number, db));
+    let mut handles: BTreeMap<usize, Rc<Db>> = free.map(|(&n, db)| (n, db.clone())).collect();
+    if point.number.is_multiple_of(3) {
+        // Another process opens the file.
+        handles.remove(&0);
+    }
+    // The threads of those that live and are not asked for anything here.
+    let living = point.handles.values().filter(|db| !is_caller(db));
+    for db in living {
+        db.store().play_keeper();
+    }
+    let survivor = match handles.range(..READER).next() {
+        Some((_, survivor)) => survivor.clone(),
+        None => Rc::new(point.disk.open_beside(point.options).map_err(|error| error.to_string())?),
+    };
+    // It completes what the other one has begun.
+    drop(survivor.store().lock_out_others().map_err(|error| format!("no turn: {error}"))?);
+    survivor.store().play_keeper();
+    let content = read(&survivor).map_err(|error| format!("a survivor: {error}"))?;
+    let found = point.history.find(&content, point.history.acknowledged);
+    let history = point.history.first(found.ok_or("it misses a change")?);
+    drop(survivor);
+    let look = |number: usize| Op::By(number, Box::new(Op::Keep(Kept::Nothing)));
+    let by = |number: usize| move |op| Op::By(number, Box::new(op));
+    let mut ops = vec![look(READER + 2)];
+    ops.extend(of_survivor().into_iter().map(by(0)));
+    ops.extend([look(READER), look(READER_PER_CALL), look(1)]);
+    ops.extend(of_survivor().into_iter().take(5).map(by(1)));
+    let run = Run { options: point.options.clone(), ops, seed: point.seed };
+    run.on_with(handles, point.disk.same(), history, large::visit(depth, counts.clone()))?;
+    drop(left);
+    // Others that live have all that they keep.
+    let kept = point.keeping.borrow_mut().go_on();
+    kept.map_err(|error| format!("it survives, and {error}"))
+}
+
+/// Kills the handle that is in a call at every event of a program, one at a time.
+fn kill_callers(of: &Options, ops: &[Op], every: u64) -> Result<Counts, String> {
+    let counts = Rc::new(RefCell::new(Counts::default()));
+    let depth = Depth { images: 1, second_every: 1000, share: (0, 61) };
+    let mut killed_count = 0;
+    for at in (1..).step_by(every as usize) {
+        let survived = Rc::new(Cell::new(None));
+        let (result, counts_of_one) = (survived.clone(), counts.clone());
+        let visit = move |point: &Point<'_>| {
+            if point.number == at {
+                result.set(Some(survive(point, depth, &counts_of_one)));
+                resume_unwind(Box::new("killed"));
+            }
+            Ok(())
+        };
+        let run = Run { options: options(of.clone()), ops: ops.to_vec(), seed: seed() };
+        let ran = run.on(SimDisk::with_locks(), History::default(), visit);
+        let Some(survived) = survived.take() else {
+            // There are no more events.
+            ran?;
+            break;
+        };
+        survived.map_err(|error| format!("killed at event {at}: {error}"))?;
+        killed_count += 1;
+    }
+    assert!(killed_count > 10, "{killed_count}");
+    println!("{killed_count} killed");
+    let counts = *counts.borrow();
+    Ok(counts)
+}
+
+#[test]
+fn handles_go_on_after_a_neighbour_that_was_killed() {
+    for (of, ops, every) in [
+        (large::checkpointing(1.0), large::program(), 97),
+        (compact::options(), [compact::program(), compact::program()].concat(), 397),
+    ] {
+        let every = if is_slow() { 1 } else { every };
+        let counts =
+            kill_callers(&of, &spread(ops), every).unwrap_or_else(|error| panic!("{error}"));
+        println!("{counts:?}");
+        assert!(counts.points > 20, "{counts:?}");
+    }
+}
+
+/// Overwrites some keys until their space is used again, and returns the bytes that wait for readers.
+fn overwrite(db: &Db, round: u8) -> crate::Result<u64> {
+    for i in 0..40_u8 {
+        db.put([i % 8], vec![round ^ i; 300])?;
+    }
+    for _ in 0..4 {
+        db.sync()?;
+        db.maintain(u64::MAX)?;
+    }
+    Ok(db.stats()?.segments.waiting)
+}
+
+/// What became of the space that a reader has held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HeldSpace {
+    /// Whether the reader was killed.
+    is_killed: bool,
+    /// Bytes that waited when it was alive, as far as it came to that, and at the end.
+    while_alive: u64,
+    at_end: u64,
+}
+
+/// Kills a reader that keeps a value, a scan and a snapshot at an event of its life, while another handle
+/// changes the file before and behind that.
+fn kill_reader(number: usize, at: u64) -> crate::Result<HeldSpace> {
+    let options = options(compact::options());
+    let disk = Rc::new(SimDisk::with_locks());
+    let writer = disk.open_beside(&options)?;
+    let before = overwrite(&writer, 1)?;
+    assert_eq!(before, 0, "nobody reads");
+    let (is_writing, is_killed) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let while_alive = Cell::new(0);
+    let live = || -> crate::Result<()> {
+        let reader = disk.open_beside(&of_number(number, &options))?;
+        let value = reader.get([1])?;
+        let snapshot = reader.snapshot()?;
+        let mut scan = reader.scan()?;
+        scan.next().transpose()?;
+        is_writing.set(true);
+        while_alive.set(overwrite(&writer, 2)?);
+        is_writing.set(false);
+        drop((value, snapshot));
+        Ok(())
+    };
+    let (machine, mut left) = (disk.clone(), at);
+    let (of_writer, was_killed) = (is_writing.clone(), is_killed.clone());
+    let observer = move || {
+        left = left.saturating_sub(1);
+        if left == 0 && !was_killed.replace(true) {
+            machine.kill_one(None);
+            if !of_writer.get() {
+                resume_unwind(Box::new("killed"));
+            }
+        }
+    };
+    let lived = catch_unwind(AssertUnwindSafe(|| observe(observer, live)));
+    lived.unwrap_or(Ok(()))?;
+    let (is_killed, at_end) = (is_killed.get(), overwrite(&writer, 3)?);
+    Ok(HeldSpace { is_killed, while_alive: while_alive.get(), at_end })
+}
+
+/// Returns an event at whose death a reader leaves space that nobody gets.
+fn find_lost_space(number: usize, every: usize) -> Option<(u64, HeldSpace)> {
+    for at in (1..).step_by(every) {
+        let held =
+            kill_reader(number, at).unwrap_or_else(|error| panic!("killed at {at}: {error}"));
+        if held.at_end > 0 {
+            return Some((at, held));
+        }
+        if !held.is_killed {
+            assert!(held.while_alive > 0 && at > 20, "{at}: {held:?}");
+            return None;
+        }
+    }
+    unreachable!("the events end")
+}
+
+#[test]
+fn space_that_a_dead_reader_held_is_used_again() {
+    for number in [READER, READER_PER_CALL] {
+        assert_eq!(find_lost_space(number, if is_slow() { 1 } else { 17 }), None);
+    }
+}
+
+#[test]
+fn a_dead_reader_that_counts_as_living_is_found() {
+    let found = with(Mutant::SparesDeadPlaces, || find_lost_space(READER, 17));
+    assert!(found.is_some(), "its space is lost");
+}
