@@ -784,6 +784,7 @@ impl OtherReaders {
         if table.sleepers(WANTED).swap(1, Ordering::SeqCst) == 0 {
             futex::wake(table.sleepers(WANTED), u32::MAX);
         }
+        may_be_killed();
     }
 
     /// Sleeps until a handle waits for its turn, for at most `most`; returns whether one does.
@@ -813,7 +814,9 @@ impl OtherReaders {
         let wanted = table.sleepers(WANTED);
         // Handles that begin to wait from now on set the flag again.
         wanted.store(0, Ordering::SeqCst);
+        may_be_killed();
         table.sleepers(HANDED).fetch_add(1, Ordering::SeqCst);
+        may_be_killed();
         let is_woken = futex::wake(table.sleepers(HANDED), 1) > 0;
         if is_woken {
             // More handles may be asleep.

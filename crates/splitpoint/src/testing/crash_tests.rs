@@ -47,6 +47,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::atomic::AtomicU64;
 use crate::atomic::kill_points::observe;
@@ -363,6 +364,13 @@ struct Point<'a> {
 }
 
 impl Point<'_> {
+    /// Returns the number of the handle that is in a call, if it is open.
+    #[cfg(not(miri))]
+    fn caller_number(&self) -> Option<usize> {
+        let is_caller = |db: &Rc<Db>| self.caller.is_some_and(|caller| Rc::ptr_eq(db, caller));
+        self.handles.iter().find(|(_, db)| is_caller(db)).map(|(number, _)| *number)
+    }
+
     /// Checks what a killed process leaves: all that was acknowledged, by the quick way in.
     fn check_kill(&self) -> Result<(), String> {
         let killed = self.disk.kill();
@@ -479,6 +487,8 @@ struct Shared {
     acted_meanwhile: Cell<u64>,
     handed_over: Cell<u64>,
     keeping: RefCell<keeping::Keeping>,
+    /// Whether handles read on that are not called, which is no event.
+    is_quiet: Cell<bool>,
     /// Whether the machine is looked at, and what is opened are copies of it.
     is_visited: Cell<bool>,
 }
@@ -719,6 +729,7 @@ impl Shared {
             acted_meanwhile: Cell::new(0),
             handed_over: Cell::new(0),
             keeping: RefCell::default(),
+            is_quiet: Cell::new(false),
             is_visited: Cell::new(false),
         }
     }
@@ -756,6 +767,8 @@ impl Shared {
         if matches!(op, Op::Meanwhile(..)) || !self.disk.borrow().has_locks() {
             return self.act(op, options);
         }
+        // A row of turns is over after some operations.
+        self.disk.borrow().pass(Duration::from_micros(100));
         self.act_while(op, Vec::new(), options)
     }
 
@@ -828,8 +841,9 @@ impl Shared {
                     .map_err(|error| format!("power lost: {error}"))?;
                 self.become_machine(lost);
                 self.history.replace(History { synced: found, ..history.first(found) });
-                drop(self.keeping.take());
+                let left = self.keeping.take();
                 self.handles.take();
+                drop(left);
                 drop(db);
             }
             _ => {
@@ -881,7 +895,7 @@ impl Shared {
         seed: u64,
         visit: &mut impl FnMut(&Point<'_>) -> Result<(), String>,
     ) {
-        if self.failure.borrow().is_some() {
+        if self.failure.borrow().is_some() || self.is_quiet.get() {
             return;
         }
         let disk = self.disk.borrow().clone();

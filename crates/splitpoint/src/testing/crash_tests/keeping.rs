@@ -182,11 +182,9 @@ impl Shared {
 
     /// Reads on in all that is kept, and checks it.
     pub(super) fn go_on_keeping(&self) -> Result<(), String> {
-        // What is kept meanwhile is not there yet.
-        let mut keeping = self.keeping.take();
-        let went_on = keeping.go_on();
-        let meanwhile = self.keeping.replace(keeping);
-        self.keeping.borrow_mut().0.extend(meanwhile.0);
+        self.is_quiet.set(true);
+        let went_on = self.keeping.borrow_mut().go_on();
+        self.is_quiet.set(false);
         went_on
     }
 
@@ -196,6 +194,9 @@ impl Shared {
             Some(number) => self.keeping.borrow_mut().take_of(number),
             None => self.keeping.take(),
         };
-        released.end()
+        self.is_quiet.set(number.is_none());
+        let ended = released.end();
+        self.is_quiet.set(false);
+        ended
     }
 }
