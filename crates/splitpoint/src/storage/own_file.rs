@@ -73,6 +73,10 @@ impl OwnFile {
     }
 
     /// Takes another description of the file, for the process that has this one.
+    #[cfg_attr(
+        not(all(test, not(miri))),
+        expect(clippy::unused_self, reason = "only a simulated process is known to its files")
+    )]
     pub(super) fn again(&self, file: File) -> io::Result<Self> {
         #[cfg(all(test, not(miri)))]
         if let Some(process) = &self.process {
