@@ -28,7 +28,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](splitpoint::ErrorKind::Invalid) for an unknown name or an impossible
+    /// [`ErrorKind::Invalid`] for an unknown name or an impossible
     /// value.
     ///
     /// # Examples
