@@ -40,9 +40,10 @@ pub(crate) mod kill_points {
 
     /// Runs `change` while `observer` is told of each place.
     pub(crate) fn observe<T>(observer: impl FnMut() + 'static, change: impl FnOnce() -> T) -> T {
-        OBSERVER.set(Some(Box::new(observer)));
+        drop(OBSERVER.replace(Some(Box::new(observer))));
         let result = change();
-        OBSERVER.set(None);
+        // A handle that the observer has stores when it is dropped.
+        drop(OBSERVER.take());
         result
     }
 
@@ -55,7 +56,7 @@ pub(crate) mod kill_points {
         };
         let change = std::panic::AssertUnwindSafe(|| observe(observer, change));
         let result = std::panic::catch_unwind(change);
-        OBSERVER.set(None);
+        drop(OBSERVER.take());
         result.is_err()
     }
 }
