@@ -182,6 +182,10 @@ impl Store {
             // Each put pays for its own share of compaction.
             for _ in 0..stored_count {
                 self.compact_if_due(writer);
+                if self.group.check().is_err() {
+                    // It stays due, and the next one would count below 0.
+                    break;
+                }
             }
             self.checkpoint_if_due(writer);
         }
