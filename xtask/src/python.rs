@@ -42,7 +42,7 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
         environment.install_requirements()?;
     }
     let mut install = environment.shell(&line_of_readme(root)?);
-    // The profile of the other tests, so that the crates below are compiled only once.
+    // The profile of the other tests, so that most of what others wrote is compiled only once.
     run(install.env("MATURIN_PEP517_ARGS", "--profile dev --features testing"))?;
     let tests = root.join(PACKAGE).join("tests/run.py");
     // In another directory, so that nothing of the source tree is imported.

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
-use splitpoint::Value;
+use splitpoint::{Error, Value};
 use splitpoint_ffi::{bytes_at, malloc_copy};
 
 use crate::code::{SP_NOT_FOUND, SP_OK};
@@ -145,9 +145,8 @@ pub unsafe extern "C" fn sp_get_copy(
         let Some(found) = db.table().get_bytes(key)? else { return Ok(SP_NOT_FOUND) };
         let copy = malloc_copy(&found);
         if copy.is_null() {
-            return Err(
-                splitpoint::Error::Full { what: "memory", bytes: found.len() as u64 }.into()
-            );
+            let (what, bytes) = (Error::MEMORY, found.len() as u64);
+            return Err(Error::Full { what, bytes }.into());
         }
         // SAFETY: the same place.
         unsafe { data.write(copy) };

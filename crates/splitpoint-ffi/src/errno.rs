@@ -25,6 +25,9 @@ pub fn errno_of(error: &Error) -> c_int {
     if let Some(code) = error.io_error().and_then(std::io::Error::raw_os_error) {
         return code;
     }
+    if matches!(error, Error::Full { what: Error::MEMORY, .. }) {
+        return libc::ENOMEM;
+    }
     match error.kind() {
         ErrorKind::NotFound => libc::ENOENT,
         ErrorKind::Exists => libc::EEXIST,
@@ -49,6 +52,9 @@ mod tests {
         let error = splitpoint::Options::new().read_only().open("nofile").unwrap_err();
         assert_eq!(errno_of(&error), libc::ENOENT);
         assert_eq!(errno_of(&Error::ReadOnly), libc::EPERM);
+        let full = |what| Error::Full { what, bytes: 8 };
+        assert_eq!(errno_of(&full(Error::MEMORY)), libc::ENOMEM);
+        assert_eq!(errno_of(&full("segment table")), libc::ENOSPC);
     }
 
     #[test]

@@ -146,35 +146,37 @@ pub(super) fn with_third(ops: Vec<Op>) -> Vec<Op> {
     ops.flat_map(|(i, op)| [(i % 12 == 0).then(|| third(i)), Some(op)]).flatten().collect()
 }
 
-/// Kills the handle that is in a call at every event of a program, one at a time.
-fn kill_callers(options: &Options, ops: &[Op], every: u64) -> Result<Counts, String> {
-    let mut survivor_count = 0;
-    let counts = Rc::new(RefCell::new(Counts::default()));
-    let depth = Depth { images: 1, second_every: 1000, share: (0, 7) };
-    for at in (1..).step_by(every as usize) {
+/// Calls `survive` at some events of a program, one at a time, each of which is the last one of its run. Returns
+/// how many.
+pub(super) fn kill_callers(
+    machine: fn() -> SimDisk,
+    options: &Options,
+    ops: &[Op],
+    every: u64,
+    survive: impl Fn(&Point<'_>) -> Result<(), String> + Clone + 'static,
+) -> Result<u64, String> {
+    let (mut killed_count, mut at) = (0, 1);
+    loop {
         let survived = Rc::new(Cell::new(None));
-        let point_count = counts.borrow().points;
-        let (result, counts_of_one) = (survived.clone(), counts.clone());
+        let (result, survive) = (survived.clone(), survive.clone());
         let visit = move |point: &Point<'_>| {
             if point.number == at {
-                result.set(Some(survive(point, depth, &counts_of_one)));
+                result.set(Some(survive(point)));
                 resume_unwind(Box::new("killed"));
             }
             Ok(())
         };
-        let run = Run { options: by_turns(options.clone()), ops: ops.to_vec(), seed: seed() };
-        let ran = run.on(SimDisk::new(), History::default(), visit);
+        let run = Run { options: options.clone(), ops: ops.to_vec(), seed: seed() };
+        let ran = run.on(machine(), History::default(), visit);
         let Some(survived) = survived.take() else {
             // There are no more events.
             ran?;
-            break;
+            return Ok(killed_count);
         };
         survived.map_err(|error| format!("killed at event {at}: {error}"))?;
-        survivor_count += u64::from(counts.borrow().points > point_count);
+        killed_count += 1;
+        at += every;
     }
-    assert!(survivor_count > 15, "{survivor_count}");
-    let counts = *counts.borrow();
-    Ok(counts)
 }
 
 #[test]
@@ -185,8 +187,20 @@ fn a_handle_goes_on_after_another_one_that_was_killed() {
     ] {
         let every = if is_slow() { 1 } else { every };
         let ops: Vec<Op> = with_third(ops);
-        let counts = kill_callers(&options, &ops, every).unwrap_or_else(|error| panic!("{error}"));
+        let counts = Rc::new(RefCell::new(Counts::default()));
+        let survivor_count = Rc::new(Cell::new(0));
+        let (of_all, survivors) = (counts.clone(), survivor_count.clone());
+        let depth = Depth { images: 1, second_every: 1000, share: (0, 7) };
+        let survive = move |point: &Point<'_>| {
+            let point_count = of_all.borrow().points;
+            let survived = survive(point, depth, &of_all);
+            survivors.set(survivors.get() + u64::from(of_all.borrow().points > point_count));
+            survived
+        };
+        let killed = kill_callers(SimDisk::new, &by_turns(options), &ops, every, survive);
+        killed.unwrap_or_else(|error| panic!("{error}"));
+        let counts = *counts.borrow();
         println!("{counts:?}");
-        assert!(counts.points > 200, "{counts:?}");
+        assert!(counts.points > 200 && survivor_count.get() > 15, "{survivor_count:?} {counts:?}");
     }
 }

@@ -143,7 +143,7 @@ fn a_log_that_is_replayed_from_behind_its_checkpoint_is_found_by_power_loss() {
 }
 
 /// Skips each sync of small programs, one at a time, as if the engine had left it out. The sweep
-/// must find each, except some of the superblock alone: the first change of a store writes it
+/// must find each (programs with many images or a large file are for the slow mode), except some of the superblock alone: the first change of a store writes it
 /// twice, either of which is enough, and one that says "clean" may be missing, since the tables are
 /// then built again.
 #[test]

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::handles::{interleave, of_survivor, with_third};
+use super::handles::{interleave, kill_callers, of_survivor, with_third};
 use super::large::{self, Depth};
 use super::turns::{by_turns, ops_of};
 use super::{
@@ -195,40 +195,6 @@ fn survive(point: &Point<'_>, depth: Depth, counts: &Rc<RefCell<Counts>>) -> Res
     kept.map_err(|error| format!("it survives, and {error}"))
 }
 
-/// Kills the handle that is in a call at every event of a program, one at a time.
-fn kill_callers(of: &Options, ops: &[Op], every: u64) -> Result<Counts, String> {
-    let counts = Rc::new(RefCell::new(Counts::default()));
-    let depth = Depth { images: 1, second_every: 1000, share: (0, 61) };
-    let mut killed_count = 0;
-    for at in (1..).step_by(every as usize) {
-        let survived = Rc::new(Cell::new(None));
-        let (result, counts_of_one) = (survived.clone(), counts.clone());
-        let visit = move |point: &Point<'_>| {
-            if point.number == at {
-                let numbers: Vec<usize> = point.handles.keys().copied().collect();
-                let what = format!("{:?} of {numbers:?}", point.caller_number());
-                let survived = survive(point, depth, &counts_of_one);
-                result.set(Some(survived.map_err(|error| format!("{what}: {error}"))));
-                resume_unwind(Box::new("killed"));
-            }
-            Ok(())
-        };
-        let run = Run { options: options(of.clone()), ops: ops.to_vec(), seed: seed() };
-        let ran = run.on(SimDisk::with_locks(), History::default(), visit);
-        let Some(survived) = survived.take() else {
-            // There are no more events.
-            ran?;
-            break;
-        };
-        survived.map_err(|error| format!("killed at event {at}, handle {error}"))?;
-        killed_count += 1;
-    }
-    assert!(killed_count > 10, "{killed_count}");
-    println!("{killed_count} killed");
-    let counts = *counts.borrow();
-    Ok(counts)
-}
-
 #[test]
 fn handles_go_on_after_a_neighbour_that_was_killed() {
     for (of, ops, every) in [
@@ -237,9 +203,19 @@ fn handles_go_on_after_a_neighbour_that_was_killed() {
     ] {
         let every = if is_slow() { 1 } else { every };
         let ops = spread(ops, seed());
-        let counts = kill_callers(&of, &ops, every).unwrap_or_else(|error| panic!("{error}"));
-        println!("{counts:?}");
-        assert!(counts.points > 20, "{counts:?}");
+        let counts = Rc::new(RefCell::new(Counts::default()));
+        let of_all = counts.clone();
+        let depth = Depth { images: 1, second_every: 1000, share: (0, 61) };
+        let survive = move |point: &Point<'_>| {
+            let numbers: Vec<usize> = point.handles.keys().copied().collect();
+            let what = format!("handle {:?} of {numbers:?}", point.caller_number());
+            survive(point, depth, &of_all).map_err(|error| format!("{what}: {error}"))
+        };
+        let killed = kill_callers(SimDisk::with_locks, &options(of), &ops, every, survive);
+        let killed_count = killed.unwrap_or_else(|error| panic!("{error}"));
+        let counts = *counts.borrow();
+        println!("{killed_count} killed, {counts:?}");
+        assert!(killed_count > 10 && counts.points > 20, "{killed_count} {counts:?}");
     }
 }
 
