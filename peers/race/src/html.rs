@@ -13,8 +13,8 @@ use crate::targets::Target;
 const STYLE: &str = "\
 body { font-family: sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; font-size: 85%; display: block; overflow-x: auto; }
-td, th { border: 1px solid #ccc; padding: 0.2em 0.5em; text-align: right; }
-td:first-child, th:first-child { text-align: left; }
+td, th { border: 1px solid #ccc; padding: 0.2em 0.5em; text-align: left; }
+.figure { text-align: right; }
 svg { max-width: 100%; height: auto; }
 ";
 
@@ -26,21 +26,7 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
          <style>\n{STYLE}</style>\n<h1>The race on {}</h1>\n",
         escaped(&saved.machine.name())
     );
-    for origin in markdown::origins(saved) {
-        let _ = writeln!(out, "<p>{}</p>", marked(&origin));
-    }
-    for missing in &saved.missing {
-        let _ = writeln!(
-            out,
-            "<p>Skipped: {}: {}</p>",
-            escaped(&missing.engine),
-            escaped(&missing.reason)
-        );
-    }
-    for failed in &saved.failures {
-        let name = format!("{} {}, {}", failed.workload, failed.case, failed.engine);
-        let _ = writeln!(out, "<p>Failed: {}: {}</p>", escaped(&name), escaped(&failed.reason));
-    }
+    let _ = writeln!(out, "<p>{}</p>", marked(&markdown::introduction(saved)));
     let table = markdown::target_table(saved, &rows, targets);
     let _ = write!(out, "<h2>Targets</h2>\n{}", to_html(&table));
     let bounds = markdown::bounds(saved, &rows, targets);
@@ -72,15 +58,25 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     }
     let _ = write!(
         out,
-        "<h2>Settings of each engine</h2>\n{}</html>\n",
-        to_html(&markdown::tuning(saved))
+        "<h2>Settings of each engine</h2>\n{}<h2>{}</h2>\n<p>{}</p>\n{}",
+        to_html(&markdown::tuning(saved)),
+        markdown::RUNS,
+        markdown::RUNS_IN_TURN,
+        to_html(&markdown::runs(saved))
     );
+    for reason in markdown::without_result(saved) {
+        let _ = writeln!(out, "<p>{}</p>", escaped(&reason));
+    }
+    out.push_str("</html>\n");
     out
 }
 
 fn to_html(table: &Table) -> String {
     let row = |cells: &[String], tag: &str| {
-        let cells = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", marked(cell)));
+        let cells = cells.iter().enumerate().map(|(column, cell)| {
+            let class = if table.has_figures(column) { " class=\"figure\"" } else { "" };
+            format!("<{tag}{class}>{}</{tag}>", marked(cell))
+        });
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
     let mut out = format!("<table>\n{}", row(&table.heads, "th"));

@@ -19,9 +19,20 @@ pub struct Table {
 }
 
 impl Table {
+    /// Whether all cells of a column are figures, which are aligned at the right.
+    pub fn has_figures(&self, column: usize) -> bool {
+        let is_figure = |cell: &String| {
+            let figure = cell.trim_start_matches(['*', '>', ' ']);
+            figure == "-" || figure.starts_with(|first: char| first.is_ascii_digit())
+        };
+        column > 0 && self.lines.iter().all(|line| is_figure(&line[column]))
+    }
+
     pub fn to_markdown(&self) -> String {
-        let mut out = format!("| {} |\n|---|", self.heads.join(" | "));
-        out.push_str(&"--:|".repeat(self.heads.len().saturating_sub(1)));
+        let mut out = format!("| {} |\n|", self.heads.join(" | "));
+        for column in 0..self.heads.len() {
+            out.push_str(if self.has_figures(column) { "--:|" } else { "---|" });
+        }
         out.push('\n');
         for line in &self.lines {
             let _ = writeln!(out, "| {} |", line.join(" | "));
@@ -198,7 +209,11 @@ pub fn target_table(saved: &Saved, rows: &Rows, targets: &[Target]) -> Table {
             let other = verdict.other.map_or("-".to_owned(), |(name, figure)| {
                 format!("{} {unit} ({name})", number(figure))
             });
-            let ours = format!("{} {unit}", number(verdict.ours));
+            let mut ours = format!("{} {unit}", number(verdict.ours));
+            if !verdict.is_ratio && !verdict.is_met && verdict.wanted.ends_with(&ours) {
+                // Rounded, it would look met.
+                ours = format!("{:.1} {unit}", verdict.ours);
+            }
             let word = if verdict.is_met { "met" } else { "**missed**" };
             let found =
                 if verdict.is_ratio { format!("{:.2}x", verdict.found) } else { ours.clone() };
@@ -225,40 +240,64 @@ pub fn bounds(saved: &Saved, rows: &Rows, targets: &[Target]) -> Vec<String> {
     missed.map(line).collect()
 }
 
-/// Returns a paragraph for each part of the race: the command, the date and the machine.
-pub fn origins(saved: &Saved) -> Vec<String> {
-    let mut out: Vec<String> = std::iter::once(saved).chain(&saved.later).map(origin).collect();
-    if !saved.later.is_empty() {
-        out.push(
-            "If two of these measured the same engine and case, the later one is shown.".to_owned(),
-        );
+/// Says that a race was a quick one.
+const QUICK: &str =
+    "**A quick race with a twentieth of the records: it shows that the harness works.**";
+
+/// What precedes the results: the machine, and whether any part of the race was a quick one.
+pub fn introduction(saved: &Saved) -> String {
+    let machine = &saved.machine;
+    let mut out = format!(
+        "{}, {} processors, {:.0} GiB of memory.",
+        machine.processor,
+        machine.processor_count,
+        machine.memory_bytes as f64 / f64::from(1 << 30)
+    );
+    if parts(saved).any(|part| part.is_quick) {
+        let _ = write!(out, " {QUICK}");
     }
     out
 }
 
-fn origin(saved: &Saved) -> String {
-    let machine = &saved.machine;
-    let mut out = format!(
-        "{}, commit {}, `cargo xtask race {}`: {}, {}, {} processors, {:.0} GiB of memory, {}, {}. {} {} of \
-         each engine, in turn.",
-        saved.date,
-        saved.commit,
-        saved.command.join(" "),
-        machine.name(),
-        machine.processor,
-        machine.processor_count,
-        machine.memory_bytes as f64 / f64::from(1 << 30),
-        machine.kernel,
-        machine.file_system,
-        saved.run_count,
-        if saved.run_count == 1 { "run" } else { "runs" },
-    );
-    if saved.is_quick {
-        out.push_str(
-            " **A quick race with a twentieth of the records: it shows that the harness works.**",
-        );
-    }
-    out
+fn parts(saved: &Saved) -> impl Iterator<Item = &Saved> {
+    std::iter::once(saved).chain(&saved.later)
+}
+
+/// The title of the section about the runs.
+pub const RUNS: &str = "The runs";
+
+/// Introduces the table of the parts of the race.
+pub const RUNS_IN_TURN: &str = "The engines ran in turn. If two of these races measured the same engine and \
+                                case, the later one is shown.";
+
+/// The parts of the race: when, of which version, and by which command.
+pub fn runs(saved: &Saved) -> Table {
+    let heads = ["date", "commit", "command", "runs of each engine", "kernel", "stores on"];
+    let line = |part: &Saved| {
+        vec![
+            part.date.clone(),
+            part.commit.clone(),
+            format!("`cargo xtask race {}`", part.command.join(" ")),
+            part.run_count.to_string(),
+            part.machine.kernel.clone(),
+            part.machine.file_system.clone(),
+        ]
+    };
+    Table { heads: heads.map(str::to_owned).to_vec(), lines: parts(saved).map(line).collect() }
+}
+
+/// The engines and cases without a result, each with the reason.
+pub fn without_result(saved: &Saved) -> Vec<String> {
+    let skipped = saved
+        .missing
+        .iter()
+        .map(|missing| format!("skipped: {}: {}", missing.engine, one_line(&missing.reason)));
+    let failed = saved.failures.iter().map(|failed| {
+        let name = format!("{} {}", failed.workload, failed.case);
+        let (run, reason) = (failed.run + 1, one_line(&failed.reason));
+        format!("failed: {name}, {}, run {run}: {reason}", failed.engine)
+    });
+    skipped.chain(failed).collect()
 }
 
 /// Introduces the explanations of missed targets.
@@ -282,24 +321,7 @@ pub fn page(
     up: &str,
 ) -> String {
     let rows = Rows::of(saved);
-    let mut out = format!(
-        "{MACHINE}{}\n\nGenerated by `cargo xtask race --report {files}`; do not edit. \
-         [METHODOLOGY.md]({up}METHODOLOGY.md) describes the measurements, and \
-         [BIAS.md]({up}BIAS.md) lists where the workloads favor us.\n\n{}\n\n",
-        saved.machine.name(),
-        origins(saved).join("\n\n")
-    );
-    for missing in &saved.missing {
-        let _ = writeln!(out, "- skipped: {}: {}", missing.engine, one_line(&missing.reason));
-    }
-    for failed in &saved.failures {
-        let name = format!("{} {}", failed.workload, failed.case);
-        let run = failed.run + 1;
-        let reason = one_line(&failed.reason);
-        let _ = writeln!(out, "- failed: {name}, {}, run {run}: {reason}", failed.engine);
-    }
-    let _ = write!(
-        out,
+    let mut body = format!(
         "\n## Targets\n\n\"Found\" is our result divided by the peer's; for times, the median of the \
          per-run ratios. Without a peer it is our result. [results.csv](results.csv) has every figure \
          of the tables below, with the minimum and the maximum of all runs.\n\n{}",
@@ -307,16 +329,41 @@ pub fn page(
     );
     let missed = bounds(saved, &rows, targets);
     if !missed.is_empty() {
-        let _ = write!(out, "\n{MISSED}\n\n- {}\n", linked(&missed.join("\n- "), up));
+        let _ = write!(body, "\n{MISSED}\n\n- {}\n", linked(&missed.join("\n- "), up));
     }
-    out.push_str(&busy_section(saved, &rows));
+    body.push_str(&busy_section(saved, &rows));
     for case in &saved.cases {
         for place in [Place::Disk, Place::Memory] {
-            out.extend(section(saved, &rows, case, place, pictures));
+            body.extend(section(saved, &rows, case, place, pictures));
         }
     }
-    let _ = write!(out, "\n## Settings of each engine\n\n{}", tuning(saved).to_markdown());
-    out
+    let _ = write!(body, "\n## Settings of each engine\n\n{}", tuning(saved).to_markdown());
+    let _ = write!(body, "\n## {RUNS}\n\n{RUNS_IN_TURN}\n\n{}", runs(saved).to_markdown());
+    let without_result = without_result(saved);
+    if !without_result.is_empty() {
+        let _ = write!(body, "\n- {}\n", without_result.join("\n- "));
+    }
+    let headings: Vec<String> =
+        body.lines().filter_map(|line| line.strip_prefix("## ")).map(link_to).collect();
+    format!(
+        "{MACHINE}{}\n\n<!-- Generated by `cargo xtask race --report {files}`; do not edit. -->\n\n{} \
+         [METHODOLOGY.md]({up}METHODOLOGY.md) describes the measurements, and [BIAS.md]({up}BIAS.md) \
+         lists where the workloads favor us.\n\n- {}\n{body}",
+        saved.machine.name(),
+        introduction(saved),
+        headings.join("\n- "),
+    )
+}
+
+/// Returns a link to the section of this page with a heading.
+fn link_to(heading: &str) -> String {
+    let letters = heading.to_lowercase();
+    let anchor: String = letters
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter))
+        .map(|letter| if letter == ' ' { '-' } else { letter })
+        .collect();
+    format!("[{heading}](#{anchor})")
 }
 
 /// The tables about busy machines, if some case was run on one.

@@ -128,7 +128,11 @@ pub fn heading(case: &SavedCase, place: Place) -> String {
     if case.key_bytes == 0 {
         return format!("{workload}, {name}, {place}");
     }
-    format!("{workload}, {name}, {} records, {place}", number(*records as f64))
+    let records = match records {
+        1 => "1 record".to_owned(),
+        count => format!("{} records", thousands(count.cast_signed())),
+    };
+    format!("{workload}, {name}, {records}, {place}")
 }
 
 /// What the samples of a row have in common.

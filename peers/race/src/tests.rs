@@ -433,14 +433,14 @@ fn pages_name_skipped_engines_and_hold_every_picture() {
     assert!(page.contains("- skipped: third: no <a.h>"), "{page}");
     assert!(page.contains("(w2-small-disk.svg)"), "{page}");
     let page = html::page(&saved, &[], &pictures);
-    assert!(page.contains("Skipped: third: no &lt;a.h&gt;"), "{page}");
+    assert!(page.contains("skipped: third: no &lt;a.h&gt;"), "{page}");
     assert_eq!(page.matches("<svg").count(), 1);
     assert!(page.contains("<b>20.0</b>"), "{page}");
 }
 
 #[test]
 fn parts_of_a_race_are_one_report_and_what_two_of_them_did_is_that_of_the_later_one() {
-    let first = race();
+    let first = Saved { is_quick: true, ..race() };
     let mut later = race();
     (later.date, later.commit) = ("2026-11-22 09:00 UTC".into(), "def".into());
     later.command = vec!["--workloads".into(), "W3".into()];
@@ -462,12 +462,20 @@ fn parts_of_a_race_are_one_report_and_what_two_of_them_did_is_that_of_the_later_
     assert_eq!(engines, [("splitpoint", "1, 2"), ("other", "1"), ("fourth", "1")]);
     assert_eq!(both.missing.len(), 1, "the same engine is missing in both");
     let page = markdown::page(&both, &[], &picture::all(&both), "a.json,b.json", "");
-    let origins = [
-        "2026-11-21 12:00 UTC, commit abc, `cargo xtask race --quick`",
-        "2026-11-22 09:00 UTC, commit def, `cargo xtask race --workloads W3`",
+    let runs = [
+        ["2026-11-21 12:00 UTC", "abc", "`cargo xtask race --quick`"],
+        ["2026-11-22 09:00 UTC", "def", "`cargo xtask race --workloads W3`"],
     ];
     let html = html::page(&both, &[], &[]);
-    assert!(origins.iter().all(|origin| page.contains(origin) && html.contains(origin)), "{page}");
+    for run in runs {
+        assert!(page.contains(&run.join(" | ")), "{page}");
+        assert!(html.contains(&format!("<td>{}</td>", run.join("</td><td>"))), "{html}");
+    }
+    let warning = "it shows that the harness works";
+    assert!(page.contains(warning) && html.contains(warning), "one part was quick");
+    assert!(
+        page.contains("\n- [W3, small, 100 records, on disk](#w3-small-100-records-on-disk)\n")
+    );
     assert!(page.contains("## W2, small") && page.contains("## W3, small"), "{page}");
     // The one engine again, in half the time.
     let mut again = first.clone();
