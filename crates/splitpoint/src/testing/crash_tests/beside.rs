@@ -117,7 +117,7 @@ fn sweep(options: &Options, ops: &[Op], fault: SimFault, one_in: usize) -> Outco
 /// A machine that lost its power has other calls.
 fn without_power_loss(ops: Vec<Op>) -> Vec<Op> {
     let is_loss = |op: &Op| matches!(op, Op::By(_, op) if matches!(**op, Op::LosePower(_)));
-    with_third(interleave(ops)).into_iter().filter(|op| !is_loss(op)).collect()
+    with_third(interleave(ops, seed())).into_iter().filter(|op| !is_loss(op)).collect()
 }
 
 #[test]
@@ -125,9 +125,10 @@ fn what_one_handle_fails_to_write_or_sync_no_other_one_calls_durable() {
     for errno in [EIO, ENOSPC] {
         let ops = without_power_loss(large::program());
         let sum = sweep(&large::checkpointing(1.0), &ops, SimFault::Error(errno), 3);
-        assert!(sum.went_on > 100 && sum.refused > 50, "{sum:?}");
+        assert!(sum.went_on > 100 && sum.refused > 30, "{sum:?}");
         let ops = without_power_loss(compact::program());
         let sum = sweep(&compact::options(), &ops, SimFault::Error(errno), 11);
-        assert!(sum.went_on > 100 && sum.refused > 50, "{sum:?}");
+        // The least of fourteen seeds were 63 and 36.
+        assert!(sum.went_on > 100 && sum.refused > 15, "{sum:?}");
     }
 }

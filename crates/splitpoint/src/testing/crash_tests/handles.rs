@@ -20,9 +20,9 @@ use crate::testing::mutant::{Mutant, with};
 use crate::{Db, Durability, Options, SimDisk};
 
 /// Gives each operation to one of so many handles.
-fn spread(ops: Vec<Op>, handle_count: u64) -> Vec<Op> {
+fn spread(ops: Vec<Op>, handle_count: u64, seed: u64) -> Vec<Op> {
     let spread = ops_of(ops).into_iter().enumerate().map(|(i, op)| {
-        let number = mix(seed(), i as u64) % handle_count;
+        let number = mix(seed, i as u64) % handle_count;
         Op::By(number as usize, Box::new(op))
     });
     spread.collect()
@@ -35,13 +35,13 @@ fn much(i: u64, n: u64) -> Op {
 }
 
 /// Gives each operation to one of two handles, and has the other one act whenever that is about to flush.
-pub(super) fn interleave(ops: Vec<Op>) -> Vec<Op> {
-    let interleaved = spread(ops, 2).into_iter().enumerate().map(|(i, op)| {
+pub(super) fn interleave(ops: Vec<Op>, seed: u64) -> Vec<Op> {
+    let interleaved = spread(ops, 2, seed).into_iter().enumerate().map(|(i, op)| {
         let Op::By(number, op) = op else { unreachable!("each has its handle") };
         let other = 1 - number;
-        let at = mix(seed(), i as u64) % 8;
+        let at = mix(seed, i as u64) % 8;
         let meanwhile = (0..8).map(|n| {
-            let op = match mix(seed(), (i as u64) << 8 | n) % 6 {
+            let op = match mix(seed, (i as u64) << 8 | n) % 6 {
                 _ if n < at => Op::Sync,
                 0 => Op::Reopen,
                 1 => Op::Kill,
@@ -59,13 +59,10 @@ pub(super) fn interleave(ops: Vec<Op>) -> Vec<Op> {
     interleaved.collect()
 }
 
-fn try_sweep(options: Options, ops: &[Op]) -> Result<Counts, String> {
-    let depth = if is_slow() { Depth { images: 20, ..Depth::QUICK } } else { Depth::QUICK };
-    large::sweep(SimDisk::new(), by_turns(options), ops, seed(), depth)
-}
-
 fn sweep(options: Options, ops: &[Op]) -> Counts {
-    let counts = try_sweep(options, ops).unwrap_or_else(|error| panic!("{error}"));
+    let depth = if is_slow() { Depth { images: 20, ..Depth::QUICK } } else { Depth::QUICK };
+    let counts = large::sweep(SimDisk::new(), by_turns(options), ops, seed(), depth);
+    let counts = counts.unwrap_or_else(|error| panic!("{error}"));
     println!("{counts:?}");
     assert!(counts.points > 200, "{counts:?}");
     counts
@@ -73,34 +70,38 @@ fn sweep(options: Options, ops: &[Op]) -> Counts {
 
 #[test]
 fn every_crash_point_of_changes_of_three_handles_leaves_a_prefix_with_everything_synced() {
-    sweep(large::checkpointing(1.0), &spread(large::program(), 3));
+    sweep(large::checkpointing(1.0), &spread(large::program(), 3, seed()));
 }
 
 #[test]
 fn every_crash_point_of_compaction_by_two_handles_leaves_a_prefix_with_everything_synced() {
     let ops = compact::program();
-    let counts = sweep(compact::options(), &spread([&ops[..], &ops].concat(), 2));
+    let counts = sweep(compact::options(), &spread([&ops[..], &ops].concat(), 2, seed()));
     assert!(counts.moved_bytes > 15_000, "{counts:?}");
 }
 
 #[test]
 fn every_crash_point_of_changes_between_a_turn_and_its_flushes_leaves_a_prefix() {
-    let counts = sweep(large::checkpointing(1.0), &interleave(large::program()));
+    let counts = sweep(large::checkpointing(1.0), &interleave(large::program(), seed()));
     assert!(counts.acted_meanwhile > 50, "{counts:?}");
 }
 
 #[test]
 fn every_crash_point_of_compaction_between_a_turn_and_its_flushes_leaves_a_prefix() {
-    let counts = sweep(compact::options(), &interleave(compact::program()));
+    let counts = sweep(compact::options(), &interleave(compact::program(), seed()));
     assert!(counts.moved_bytes > 5_000 && counts.acted_meanwhile > 50, "{counts:?}");
 }
 
 #[test]
 fn a_superblock_of_another_handle_that_is_taken_for_durable_is_found_by_power_loss() {
-    let found = with(Mutant::TakesNewestForDurable, || {
-        try_sweep(compact::options(), &interleave(compact::program()))
+    // Not in each of these programs does a handle write one while that of another is on its way.
+    let found = (1991..2003).find_map(|seed| {
+        let ops = interleave(compact::program(), seed);
+        let options = by_turns(compact::options());
+        let swept = || large::sweep(SimDisk::new(), options, &ops, seed, Depth::QUICK);
+        with(Mutant::TakesNewestForDurable, swept).err()
     });
-    let found = found.expect_err("a power loss may take both");
+    let found = found.expect("a power loss may take both");
     assert!(found.contains("neither superblock is durable"), "{found}");
 }
 
@@ -182,8 +183,8 @@ pub(super) fn kill_callers(
 #[test]
 fn a_handle_goes_on_after_another_one_that_was_killed() {
     for (options, ops, every) in [
-        (large::checkpointing(1.0), interleave(large::program()), 61),
-        (compact::options(), interleave(compact::program()), 181),
+        (large::checkpointing(1.0), interleave(large::program(), seed()), 61),
+        (compact::options(), interleave(compact::program(), seed()), 181),
     ] {
         let every = if is_slow() { 1 } else { every };
         let ops: Vec<Op> = with_third(ops);

@@ -101,7 +101,7 @@ fn every_crash_point_of_handles_with_locks_that_act_between_turn_and_flush_leave
     for (of, ops) in
         [(large::checkpointing(1.0), large::program()), (compact::options(), compact::program())]
     {
-        let ops = with_third(interleave(ops));
+        let ops = with_third(interleave(ops, seed()));
         let counts = try_sweep(of, &ops, depth(9)).unwrap_or_else(|error| panic!("{error}"));
         println!("{counts:?}");
         assert!(counts.points > 150 && counts.acted_meanwhile > 30, "{counts:?}");
