@@ -362,3 +362,23 @@ fn a_batch_stores_nothing_behind_a_failure_of_the_device() {
         |db: &Db| db.apply(&Batch::new().put(b"small", b"value").put(b"big", vec![7; 20_000]));
     assert_nothing_is_stored_behind_a_failure(change, false);
 }
+
+/// The device fails any call of a run of puts, also that of a split behind it, which needs space.
+#[test]
+fn a_step_of_compaction_that_a_failed_split_leaves_due_is_not_counted_again() {
+    // More than one step, in a table that outgrows its first piece.
+    let pairs: Vec<_> = (0..200_u8).map(|key| ([key], [])).collect();
+    for call in 1..60 {
+        let disk = SimDisk::new();
+        let db = disk.open(&compact::options().fill_factor(1.0)).expect("a new store");
+        db.put(b"key", b"value").expect("nothing fails");
+        let before = disk.call_count();
+        disk.fail_call(call, EIO, true);
+        let _ = db.put_many(&pairs);
+        if disk.call_count() - before < call {
+            assert!(call > 3, "{call} calls");
+            return;
+        }
+    }
+    panic!("a run of puts has few calls");
+}
