@@ -220,11 +220,27 @@ mod switch {
         }
     }
 
-    /// Runs `what` on this thread with an engine that makes a mistake.
+    /// Runs `what` on this thread with an engine that makes a mistake, one at a time.
     pub(crate) fn with<T>(mutant: Mutant, what: impl FnOnce() -> T) -> T {
-        MADE.set(Some(mutant));
-        let result = what();
-        MADE.set(None);
-        result
+        let before = MADE.replace(Some(mutant));
+        let _end = End;
+        assert_eq!(before, None, "two mistakes do not nest");
+        what()
+    }
+
+    /// Ends the mistake, also behind a panic.
+    struct End;
+
+    impl Drop for End {
+        fn drop(&mut self) {
+            MADE.set(None);
+        }
+    }
+
+    #[test]
+    fn a_mistake_ends_with_a_panic_and_has_no_other_within() {
+        let nested = || with(Mutant::MoversStay, || with(Mutant::AnyChecksum, || ()));
+        assert!(std::panic::catch_unwind(nested).is_err());
+        assert!(!is_made(Mutant::MoversStay) && !is_made(Mutant::AnyChecksum));
     }
 }
