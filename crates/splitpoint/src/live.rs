@@ -650,10 +650,12 @@ impl<'a> Live<'a> {
         }
         let tail = COMMIT_STATES[(self.load(COMMIT) & 1) as usize] + 3;
         let is_inside = |offset: u64, segment: u64| {
-            (segment == 0 || segment.saturating_add(SegmentHeader::BYTES) <= offset)
+            let is_segment = HEADER_BYTES <= segment
+                && segment.saturating_add(SegmentHeader::BYTES) <= offset
+                && segment.is_multiple_of(GRANULE_BYTES);
+            (segment == 0 || is_segment)
                 && offset <= end * GRANULE_BYTES
                 && offset.is_multiple_of(8)
-                && segment.is_multiple_of(GRANULE_BYTES)
         };
         let file_end = end * GRANULE_BYTES;
         let is_tail = is_inside(state.tail_offset, state.tail_segment);
@@ -686,6 +688,34 @@ mod tests {
                 CommitState { record_count: lsn, tail_offset: 2 * lsn, ..Default::default() };
             live.commit(lsn, &state);
             assert_eq!(live.committed(), (lsn, state));
+        }
+    }
+
+    #[test]
+    fn no_segment_begins_in_the_header() {
+        let file_bytes = HEADER_BYTES + 4 * GRANULE_BYTES;
+        for (segment, is_valid) in
+            [(0, true), (GRANULE_BYTES, false), (LIVE_OFFSET, false), (HEADER_BYTES, true)]
+        {
+            let tail = CommitState {
+                tail_segment: segment,
+                tail_offset: segment + SegmentHeader::BYTES,
+                ..CommitState::default()
+            };
+            let head = CommitState {
+                head_segment: segment,
+                head_offset: segment + SegmentHeader::BYTES,
+                ..CommitState::default()
+            };
+            for state in [tail, head] {
+                let words = words();
+                let live = Live(&words);
+                live.initialize();
+                live.add_piece(LineWindow::Buckets, HEADER_BYTES / GRANULE_BYTES);
+                live.set_space(&Space::new(file_bytes / GRANULE_BYTES, Vec::new()));
+                live.commit(8, &state);
+                assert_eq!(live.validate(file_bytes).is_ok(), is_valid, "{state:?}");
+            }
         }
     }
 
