@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::handles::{interleave, kill_callers, of_survivor, with_third};
+use super::keeping::Keeping;
 use super::large::{self, Depth};
 use super::turns::{by_turns, ops_of};
 use super::{
@@ -144,14 +145,22 @@ fn a_place_that_is_kept_although_another_handle_wants_it_is_found() {
     assert!(found.contains("is locked by"), "{found}");
 }
 
-/// Kills the handle that is in a call, and has the others go on, of which one may be new.
-fn survive(point: &Point<'_>, depth: Depth, counts: &Rc<RefCell<Counts>>) -> Result<(), String> {
+/// Kills the handle that is in a call, and has the others go on, of which one may be new. What it keeps goes to
+/// `dead`, since a drop may wait for a lock that its call has.
+fn survive(
+    point: &Point<'_>,
+    depth: Depth,
+    counts: &Rc<RefCell<Counts>>,
+    dead: &RefCell<Keeping>,
+) -> Result<(), String> {
     let is_caller = |db: &Rc<Db>| point.caller.is_some_and(|caller| Rc::ptr_eq(db, caller));
     let is_free = |number: usize, db: &Rc<Db>| {
         point.waiting != Some(number) && !is_caller(db) && !point.keeping.borrow().has(number)
     };
     point.disk.kill_one(point.caller.map(|db| db.store().region.storage()));
-    let left = point.caller_number().map(|number| point.keeping.borrow_mut().take_of(number));
+    if let Some(number) = point.caller_number() {
+        dead.replace(point.keeping.borrow_mut().take_of(number));
+    }
     let free = point.handles.iter().filter(|(number, db)| is_free(**number, db));
     let mut handles: BTreeMap<usize, Rc<Db>> = free.map(|(&n, db)| (n, db.clone())).collect();
     // The threads of those that live and are not asked for anything here.
@@ -189,7 +198,6 @@ fn survive(point: &Point<'_>, depth: Depth, counts: &Rc<RefCell<Counts>>) -> Res
     ops.extend(of_survivor().into_iter().take(5).map(by(1)));
     let run = Run { options: point.options.clone(), ops, seed: point.seed };
     run.on_with(handles, point.disk.same(), history, large::visit(depth, counts.clone()))?;
-    drop(left);
     // Others that live have all that they keep.
     let kept = point.keeping.borrow_mut().go_on();
     kept.map_err(|error| format!("it survives, and {error}"))
@@ -206,10 +214,11 @@ fn handles_go_on_after_a_neighbour_that_was_killed() {
         let counts = Rc::new(RefCell::new(Counts::default()));
         let of_all = counts.clone();
         let depth = Depth { images: 1, second_every: 1000, share: (0, 61) };
+        let dead = Rc::new(RefCell::default());
         let survive = move |point: &Point<'_>| {
             let numbers: Vec<usize> = point.handles.keys().copied().collect();
             let what = format!("handle {:?} of {numbers:?}", point.caller_number());
-            survive(point, depth, &of_all).map_err(|error| format!("{what}: {error}"))
+            survive(point, depth, &of_all, &dead).map_err(|error| format!("{what}: {error}"))
         };
         let killed = kill_callers(SimDisk::with_locks, &options(of), &ops, every, survive);
         let killed_count = killed.unwrap_or_else(|error| panic!("{error}"));
