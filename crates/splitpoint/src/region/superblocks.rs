@@ -88,6 +88,11 @@ impl Region {
         self.is_unsynced_creation.store(true, Ordering::Relaxed);
     }
 
+    /// Notes that another handle has had a turn, so it may have made the empty store durable.
+    pub(crate) fn note_shared_creation(&self) {
+        self.is_unsynced_creation.store(false, Ordering::Relaxed);
+    }
+
     /// Returns whether there is nothing yet that a torn write of both superblocks could lose.
     pub(crate) fn is_unsynced_creation(&self) -> bool {
         self.is_unsynced_creation.load(Ordering::Relaxed)

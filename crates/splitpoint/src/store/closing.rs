@@ -233,7 +233,10 @@ impl Store {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
+    use crate::atomic::kill_points::observe;
     use crate::{Durability, Options, Recovery, Sharing, SimDisk};
 
     /// Returns what a nearly full disk has left before and after the close of a session that only maintains,
@@ -296,6 +299,16 @@ mod tests {
             let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
             assert_eq!((db.recovery(), db.len()), (Recovery::Clean, 1));
         }
+    }
+
+    #[test]
+    fn the_first_change_of_a_store_that_was_closed_empty_flushes_four_times() {
+        let disk = SimDisk::new();
+        disk.open(&buffered(Sharing::Exclusive)).unwrap().close().unwrap();
+        let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
+        let before = disk.syncs().len();
+        db.put("key", "value").unwrap();
+        assert_eq!(disk.syncs().len() - before, 4, "{:?}", disk.syncs());
     }
 
     #[test]
@@ -390,6 +403,20 @@ mod tests {
                     assert!(has_durable_superblock(&disk), "{what}, error {errno}");
                 }
             }
+        }
+    }
+
+    /// Only the handle that has created it thinks that there is nothing to lose.
+    #[cfg(not(miri))]
+    #[test]
+    fn an_empty_store_that_another_handle_by_turns_has_synced_is_there_to_stay() {
+        for sharing in [Sharing::Shared, Sharing::PerCall] {
+            let disk = Rc::new(SimDisk::with_locks());
+            let creator = disk.open_beside(&buffered(sharing)).unwrap();
+            disk.open_beside(&buffered(sharing)).unwrap().sync().unwrap();
+            let machine = disk.clone();
+            let look = move || assert!(has_durable_superblock(&machine));
+            observe(look, || creator.put("key", "value")).unwrap();
         }
     }
 

@@ -378,6 +378,7 @@ impl Store {
     /// Replaces the state of the writer by the state in the file.
     fn take_over(&self, turns: &Turns, writer: &mut Writer, last: LastTurn) -> Result<()> {
         let mut new = turns.take_over.take_over(&self.region, writer, last)?;
+        self.region.note_shared_creation();
         // A handle that was killed, or that has closed the store, leaves no pending checkpoint.
         let is_whole = last != LastTurn::Killed && new.mark != Mark::Clean;
         if let (LastTurn::Killed, Some(others)) = (last, &self.others) {
