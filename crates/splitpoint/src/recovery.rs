@@ -539,7 +539,7 @@ impl Opening {
             let is_as_closed = region.is_as_closed(&self.superblock, self.access);
             return if is_as_closed { Tables::Clean } else { Tables::Unknown };
         }
-        let is_left = is_written_back && region.is_left_in_memory();
+        let is_left = is_written_back && region.is_left_or_open();
         if is_left { Tables::Left } else { Tables::Unknown }
     }
 

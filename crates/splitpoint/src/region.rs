@@ -33,6 +33,7 @@ use crate::piece::piece_of;
 use crate::pins::Pins;
 use crate::prefaulter::Prefaulter;
 use crate::storage::failure::io_error;
+use crate::storage::neighbours::Neighbours;
 use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room, widened};
 
 pub(crate) use extents::{Extents, has_ample_room};
@@ -335,6 +336,14 @@ impl Region {
     pub(crate) fn is_left_in_memory(&self) -> bool {
         let (live, identity) = (self.live(), self.storage().identity());
         live.is_of(identity) || live.is_of_file(identity) && self.storage().has_write_hint()
+    }
+
+    /// Like [`is_left_in_memory`](Self::is_left_in_memory), for a handle that has no place in the reader
+    /// table yet. If another handle has one, the live header need not name this boot: a process may
+    /// have been killed in its first change before it stored that.
+    pub(crate) fn is_left_or_open(&self) -> bool {
+        self.is_left_in_memory()
+            || self.storage().neighbours().is_some_and(Neighbours::has_reader_with_place)
     }
 
     /// Returns whether, as far as a handle can know, no write-back of the file has failed.

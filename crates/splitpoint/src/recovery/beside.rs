@@ -212,11 +212,7 @@ impl Opening {
             return region.is_as_closed(&self.superblock, self.access);
         }
         // While the writer is running, both processes share the same page cache.
-        if has_writer {
-            live.is_of_file(region.storage().identity())
-        } else {
-            region.is_left_in_memory()
-        }
+        has_writer && live.is_of_file(region.storage().identity()) || region.is_left_or_open()
     }
 
     /// Returns what a killed writer left unfinished, if its tables agree with the log and it was

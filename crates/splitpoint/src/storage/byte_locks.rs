@@ -39,6 +39,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use super::reader_table::COUNTS_PLACE;
 use super::writer_byte::is_claimed;
 use crate::format::WRITER_BYTE_OFFSET;
 use crate::testing::mutant::{self, Mutant};
@@ -201,6 +202,16 @@ pub(crate) fn is_locked_exclusively(file: &File, byte: LockByte) -> io::Result<b
     conflicts(file, byte, libc::F_RDLCK)
 }
 
+/// Returns whether another description has the byte of any place in the reader table. A lock of the
+/// whole file, which a program may have, is none of a reader.
+pub(crate) fn is_any_place_locked(file: &File) -> io::Result<bool> {
+    const { assert!(COUNTS_PLACE == 63, "the places of readers are 1 to 62") };
+    let first = LockByte::place(1);
+    let mut lock = lock_of(first, 62, libc::F_WRLCK);
+    call(file, libc::F_OFD_GETLK, &mut lock)?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK && lock.l_start >= first.0.cast_signed())
+}
+
 /// Returns whether a lock of a byte would have to wait.
 fn conflicts(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool> {
     let (byte, byte_count) = with_closing(byte);
@@ -305,6 +316,20 @@ mod tests {
             assert!(!is_locked(&b, LockByte::place(63)).unwrap());
             unlock_all(&b).unwrap();
             lock_whole(&a, libc::F_UNLCK);
+        }
+    }
+
+    #[test]
+    fn a_place_of_another_reader_is_found_and_a_lock_of_the_whole_file_is_none() {
+        let (a, b) = two_descriptions();
+        lock_whole(&a, libc::F_WRLCK);
+        assert!(!is_any_place_locked(&b).unwrap());
+        lock_whole(&a, libc::F_UNLCK);
+        for (place, is_found) in [(1, true), (62, true), (63, false)] {
+            assert!(try_lock(&a, LockByte::place(place), LockKind::Exclusive).unwrap());
+            assert_eq!(is_any_place_locked(&b).unwrap(), is_found, "{place}");
+            assert!(!is_any_place_locked(&a).unwrap(), "its own is none of another");
+            unlock_all(&a).unwrap();
         }
     }
 

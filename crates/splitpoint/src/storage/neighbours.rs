@@ -172,6 +172,12 @@ impl Neighbours {
         Self::is_being_written(&self.file)
     }
 
+    /// Returns whether another handle has a place in the reader table. It took the place after it had
+    /// found the tables sound or built them, so the kernel has kept the file since then.
+    pub(crate) fn has_reader_with_place(&self) -> bool {
+        self.file.checked().and_then(byte_locks::is_any_place_locked).unwrap_or(false)
+    }
+
     /// Returns whether a writer is opening the file.
     pub(crate) fn has_opening_writer(&self) -> bool {
         Self::is_being_opened(&self.file)

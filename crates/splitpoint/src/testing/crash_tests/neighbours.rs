@@ -27,7 +27,7 @@ use super::{
 use crate::atomic::kill_points::observe;
 use crate::storage::sim::SimDisk;
 use crate::testing::mutant::{Mutant, with};
-use crate::{Db, ErrorKind, Options};
+use crate::{Db, Durability, Options, Sharing};
 
 fn options(options: Options) -> Options {
     by_turns(options).lock_timeout(Duration::ZERO)
@@ -167,17 +167,11 @@ fn survive(
     for db in point.handles.values().filter(|db| !is_caller(db)) {
         db.store().play_keeper();
     }
-    let survivor = match handles.range(..READER).next() {
-        Some((_, survivor)) => survivor.clone(),
-        None => match point.disk.open_beside(point.options) {
-            Ok(opened) => Rc::new(opened),
-            // Of a store whose first change was not finished the tables are built anew, by a handle that is
-            // alone.
-            Err(error) if error.kind() == ErrorKind::Locked && point.history.synced == 0 => {
-                return Ok(());
-            }
-            Err(error) => return Err(format!("cannot open: {error}")),
-        },
+    let survivor = if let Some((_, survivor)) = handles.range(..READER).next() {
+        survivor.clone()
+    } else {
+        let opened = point.disk.open_beside(point.options);
+        Rc::new(opened.map_err(|error| format!("cannot open: {error}"))?)
     };
     // It completes what the other one has begun.
     drop(survivor.store().lock_out_others().map_err(|error| format!("no turn: {error}"))?);
@@ -385,4 +379,58 @@ fn a_slot_that_is_stored_before_its_record_is_seen_between() {
     let found = with(Mutant::SlotBeforeRecord, look).expect_err("it is a mistake");
     println!("{found}");
     assert!(found.contains("handle"), "{found}");
+}
+
+/// Kills a handle at an event of its first change, while another one is idle, and opens the store once more.
+/// Returns whether the change has such an event.
+fn open_after_first_change(disk: SimDisk, opened: usize, at: u64) -> crate::Result<bool> {
+    let (options, disk) = (options(large::checkpointing(1.0)), Rc::new(disk));
+    let idle = disk.open_beside(&options)?;
+    let before = idle.len();
+    let writer = Rc::new(disk.open_beside(&options)?);
+    let is_killed = Rc::new(Cell::new(false));
+    let (machine, killed, was_killed) = (disk.clone(), writer.clone(), is_killed.clone());
+    let mut left = at;
+    let observer = move || {
+        left = left.saturating_sub(1);
+        if left == 0 && !was_killed.replace(true) {
+            machine.kill_one(Some(killed.store().region.storage()));
+            resume_unwind(Box::new("killed"));
+        }
+    };
+    let put = || writer.put_with("first", "value", Durability::Sync);
+    catch_unwind(AssertUnwindSafe(|| observe(observer, put))).unwrap_or(Ok(()))?;
+    let opened = disk.open_beside(&of_number(opened, &options))?;
+    assert!((before..=before + 1).contains(&opened.len()));
+    idle.put_with("second", "value", Durability::Sync)?;
+    assert_eq!(opened.get("second")?.as_deref(), Some(&b"value"[..]));
+    let lost = disk.lose_power(mix(seed(), at)).open(&options)?;
+    assert!(lost.contains("second")? && lost.len() == idle.len() && lost.check()?.is_clean());
+    Ok(is_killed.get())
+}
+
+/// The superblock says "not clean" before the live header names the boot.
+#[test]
+fn a_store_opens_beside_an_idle_handle_after_the_death_of_another_in_its_first_change() {
+    let of_earlier_boot = || {
+        let disk = SimDisk::with_locks();
+        let db = disk.open_beside(&options(large::checkpointing(1.0)).sharing(Sharing::Exclusive));
+        let db = db.expect("a new store");
+        (0..20_u8).for_each(|key| db.put([key], "value").expect("there is room"));
+        db.close().expect("nothing fails");
+        disk.lose_power(u64::MAX)
+    };
+    for (what, machine) in [
+        ("a new store", &SimDisk::with_locks as &dyn Fn() -> SimDisk),
+        ("one of an earlier boot", &of_earlier_boot),
+    ] {
+        for opened in [1, PER_CALL, READER, READER_PER_CALL] {
+            let is_killed_at = |&at: &u64| {
+                let opens = open_after_first_change(machine(), opened, at);
+                opens.unwrap_or_else(|error| panic!("{what}, handle {opened}, {at}: {error}"))
+            };
+            let event_count = (1..1000).take_while(is_killed_at).count();
+            assert!((20..900).contains(&event_count), "{event_count} events");
+        }
+    }
 }
