@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use splitpoint::PutMode;
-use splitpoint_ffi::{Datum, errno, malloc_copy};
+use splitpoint_ffi::{Datum, errno, malloc_copy, set_errno};
 
 use crate::code::{self, Code, Failure, Outcome};
 use crate::database::{Database, FatalFunction, Recovered, RecoveryWishes, Request};
@@ -107,7 +107,9 @@ unsafe extern "C" fn gdbm_open(
 ) -> *mut Handle {
     let request = || {
         // SAFETY: C promises it.
-        let name = unsafe { text_of(name) }?;
+        let name = unsafe { text_of(name) };
+        // What the system says of such a name.
+        let name = name.map_err(|_| Failure::new(Code::FILE_OPEN_ERROR, libc::EFAULT))?;
         Ok(Request { name, block_size, flags, mode: mode.cast_unsigned(), fatal })
     };
     open(request, Request::open)
@@ -506,6 +508,9 @@ impl Recovery {
 /// Returns whether a change has failed half-way.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_needs_recovery(handle: *mut Handle) -> c_int {
+    if handle.is_null() {
+        return 0;
+    }
     let needs = |database: &mut Database| Ok(database.needs_recovery);
     // SAFETY: C promises it.
     unsafe { call(handle, Allowed::Any, needs) }.unwrap_or(true).into()
@@ -537,23 +542,27 @@ fn failure_of(handle: &Handle) -> Option<Failure> {
     handle.lock().map_or_else(|| Some(never_ended()), |state| state.database.failure)
 }
 
-/// Returns the number of the last failure of a database, or of this thread for a null one.
+/// Returns the number of the last failure of a database; -1 with `EINVAL` for a null one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_last_errno(handle: *mut Handle) -> c_int {
     // SAFETY: C promises it.
-    match unsafe { handle.as_ref() } {
-        Some(handle) => failure_of(handle).map_or(0, |failure| failure.code.0),
-        // SAFETY: the place is this thread's own.
-        None => unsafe { *code::place() },
-    }
+    let Some(handle) = (unsafe { handle.as_ref() }) else { return without_handle() };
+    failure_of(handle).map_or(0, |failure| failure.code.0)
 }
 
 /// Returns the `errno` that came with it, or 0 if it is of gdbm alone.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gdbm_last_syserr(handle: *mut Handle) -> c_int {
     // SAFETY: C promises it.
-    let Some(handle) = (unsafe { handle.as_ref() }) else { return 0 };
+    let Some(handle) = (unsafe { handle.as_ref() }) else { return without_handle() };
     failure_of(handle).filter(|failure| failure.code.has_errno()).map_or(0, |failure| failure.errno)
+}
+
+/// Returns what the original returns of the failures of a null handle.
+#[cold]
+fn without_handle() -> c_int {
+    set_errno(libc::EINVAL);
+    -1
 }
 
 /// Forgets the last failure of a database.

@@ -154,7 +154,13 @@ impl Database {
             SET_SYNC_MODE => settings.is_synchronous = place.switch()?,
             SET_CENTRAL_FREE => drop(place.switch()?),
             SET_COALESCE => settings.coalesces = place.switch()?,
-            SET_MAP_SIZE => settings.map_bytes_max = whole_pages(place.size()?),
+            SET_MAP_SIZE => {
+                settings.map_bytes_max = match place.size()? {
+                    // Without a limit again.
+                    0 => usize::MAX,
+                    bytes => whole_pages(bytes),
+                }
+            }
             SET_MAP => settings.is_mapped = place.switch()?,
             SET_CACHE_AUTO => settings.is_cache_automatic = place.switch()?,
             _ => return self.get_option(option, place),

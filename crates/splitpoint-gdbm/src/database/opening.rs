@@ -22,6 +22,9 @@ use crate::table::{OldTable, Table};
 /// Times that a file is opened whose name others keep giving to another one.
 const OPENINGS_MAX: u32 = 100;
 
+/// Bytes that the original reads before it looks at the magic number.
+const HEADER_BYTES: u64 = 40;
+
 /// What a program asks for.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -183,7 +186,15 @@ impl Request {
                 let identity = Identity::of(metadata);
                 Ok(self.database(identity, Descriptor::Shared(shared), Table::native(db), head))
             }
-            Err(error) => self.open_old(Identity::of(metadata), shared, &error),
+            Err(error) => {
+                let opened = self.open_old(Identity::of(metadata), shared, &error);
+                opened.map_err(|failure| match failure.code {
+                    Code::BAD_MAGIC_NUMBER if metadata.len() < HEADER_BYTES => {
+                        Failure::new(Code::FILE_EOF, failure.errno)
+                    }
+                    _ => failure,
+                })
+            }
         }
     }
 

@@ -12,7 +12,7 @@ static datum text(const char *s) {
 }
 
 /* Prints a result with the error numbers, and clears them. */
-static void line(const char *what, long result) {
+static inline void line(const char *what, long result) {
   int of_system = errno, of_gdbm = gdbm_errno;
   printf("%s: %ld, gdbm_errno %d%s\n", what, result, of_gdbm,
          gdbm_check_syserr(of_gdbm) ? (of_system ? ", errno set" : ", errno 0") : "");
