@@ -70,7 +70,7 @@ pub(crate) fn open(
     let Some(name) = name else {
         let options = native_options(hash, &info);
         let db = options.in_memory().map_err(|error| errno_of(&error))?;
-        return Ok(Opened::in_memory(Table::native(db)));
+        return Ok(Opened::in_memory(Table::native(db), is_writer));
     };
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     let file = open_file(name, path, flags, mode)?;

@@ -78,8 +78,8 @@ impl Opened {
     }
 
     /// Takes a table in memory.
-    pub(crate) fn in_memory(table: Table) -> Self {
-        Self::new(table, None, true)
+    pub(crate) fn in_memory(table: Table, is_writer: bool) -> Self {
+        Self::new(table, None, is_writer)
     }
 
     /// Takes a table in a file, which was opened as `kind` says.

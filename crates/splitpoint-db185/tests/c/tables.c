@@ -236,6 +236,7 @@ static void emptied(void) {
 }
 
 int main(int argc, char **argv) {
+  DBT key = thing("key"), value;
   DB *db;
   int i;
   if (argc > 1) count = atoi(argv[1]);
@@ -271,6 +272,10 @@ int main(int argc, char **argv) {
   CHECK(db->fd(db) == -1 && errno == ENOENT);
   pairs(db);
   walks(db, 0);
+  CHECK(db->close(db) == 0);
+  db = open_table(NULL, O_RDONLY);
+  CHECK(db->put(db, &key, &key, 0) == -1 && errno == EPERM);
+  CHECK(db->get(db, &key, &value, 0) == 1);
   CHECK(db->close(db) == 0);
   puts("done");
   return 0;
