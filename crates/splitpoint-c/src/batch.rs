@@ -47,8 +47,7 @@ pub unsafe extern "C" fn sp_batch_put(
         let key = unsafe { bounded("key", key, key_size, KEY_BYTES_MAX) }?;
         // SAFETY: the rules of the header.
         let value = unsafe { bounded("value", value, value_size, VALUE_BYTES_MAX) }?;
-        batch.push(Change::Put { key, value });
-        Ok(())
+        Ok(batch.try_push(Change::Put { key, value })?)
     };
     // SAFETY: the pointer is null or as the rules of the header say.
     unsafe { change(batch, put) }
@@ -64,8 +63,7 @@ pub unsafe extern "C" fn sp_batch_delete(
     let delete = |batch: &mut Batch| {
         // SAFETY: the rules of the header.
         let key = unsafe { bounded("key", key, key_size, KEY_BYTES_MAX) }?;
-        batch.push(Change::Delete { key });
-        Ok(())
+        Ok(batch.try_push(Change::Delete { key })?)
     };
     // SAFETY: the pointer is null or as the rules of the header say.
     unsafe { change(batch, delete) }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use splitpoint::{Error, ErrorKind};
+use splitpoint::{Error, ErrorKind, FileKind};
 
 /// Stores `code` in `errno`. Call it last, on failure alone.
 pub fn set_errno(code: c_int) {
@@ -28,6 +28,9 @@ pub fn errno_of(error: &Error) -> c_int {
     if matches!(error, Error::Full { what: Error::MEMORY, .. }) {
         return libc::ENOMEM;
     }
+    if matches!(error, Error::NotAStore { found: FileKind::Directory, .. }) {
+        return libc::EISDIR;
+    }
     match error.kind() {
         ErrorKind::NotFound => libc::ENOENT,
         ErrorKind::Exists => libc::EEXIST,
@@ -52,6 +55,8 @@ mod tests {
         let error = splitpoint::Options::new().read_only().open("nofile").unwrap_err();
         assert_eq!(errno_of(&error), libc::ENOENT);
         assert_eq!(errno_of(&Error::ReadOnly), libc::EPERM);
+        let error = splitpoint::Options::new().open("/").unwrap_err();
+        assert_eq!(errno_of(&error), libc::EISDIR);
         let full = |what| Error::Full { what, bytes: 8 };
         assert_eq!(errno_of(&full(Error::MEMORY)), libc::ENOMEM);
         assert_eq!(errno_of(&full("segment table")), libc::ENOSPC);

@@ -153,7 +153,8 @@ impl Batch {
         self
     }
 
-    /// Adds a copy of `change`.
+    /// Adds a copy of `change`. Like a `Vec`, it aborts the process if there is no memory;
+    /// [`try_push`](Self::try_push) returns an error instead.
     ///
     /// # Examples
     ///
@@ -171,6 +172,35 @@ impl Batch {
     /// assert_eq!(batch.len(), 2);
     /// ```
     pub fn push(&mut self, change: Change<'_>) {
+        self.append(change);
+    }
+
+    /// Adds a copy of `change`, if there is memory for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`](crate::Error::Full) with [`Error::MEMORY`](crate::Error::MEMORY); the batch
+    /// is unchanged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let mut batch = splitpoint::Batch::new();
+    /// batch.try_push(splitpoint::Change::Put { key: b"France", value: b"Paris" })?;
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_push(&mut self, change: Change<'_>) -> Result<()> {
+        let (key, value) = change.parts();
+        memory::reserve(&mut self.spans, 1)?;
+        memory::reserve(&mut self.bytes, key.len() + value.unwrap_or_default().len())?;
+        self.append(change);
+        Ok(())
+    }
+
+    fn append(&mut self, change: Change<'_>) {
         let start = self.bytes.len();
         let (key, value) = change.parts();
         self.bytes.extend_from_slice(key);
