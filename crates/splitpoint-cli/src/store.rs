@@ -216,9 +216,8 @@ pub(crate) fn open_store_with(
     console: Console,
 ) -> Result<Db> {
     let options = with_progress(&options.clone().read_only(), console);
-    let opened = wait(path, &mut { wait_max }, console, |time| {
-        options.clone().lock_timeout(time).open(path)
-    });
+    let opened =
+        wait(&mut { wait_max }, console, |time| options.clone().lock_timeout(time).open(path));
     let db = opened.map_err(|error| opening(path, &error))?;
     note_rebuilt(path, &db, console);
     Ok(db)
@@ -242,9 +241,7 @@ pub(crate) fn open_to_read(
     console: Console,
 ) -> Result<Opened, Error> {
     let options = Options::new().read_only();
-    wait(path, wait_max, console, |time| {
-        open_with(path, &options.clone().lock_timeout(time), console)
-    })
+    wait(wait_max, console, |time| open_with(path, &options.clone().lock_timeout(time), console))
 }
 
 /// Does the same at once or not at all.
@@ -255,12 +252,11 @@ pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Opened, Er
 /// Calls `work`, which needs a table that nobody changes meanwhile, until it finds one; it may wait itself for the
 /// time that it is given.
 pub(crate) fn wait_for_rest<T>(
-    path: &Path,
     wait_max: Duration,
     console: Console,
     mut work: impl FnMut(Duration) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    wait(path, &mut { wait_max }, console, |time| {
+    wait(&mut { wait_max }, console, |time| {
         let begun = Instant::now();
         loop {
             let done = work(time.saturating_sub(begun.elapsed()));
@@ -273,10 +269,9 @@ pub(crate) fn wait_for_rest<T>(
     })
 }
 
-/// Calls `open` with how long to wait for others to close the table at `path`, the first time in silence; then says
+/// Calls `open` with how long to wait for others to close the table, the first time in silence; then says
 /// for whom it waits. Takes from `wait_max` the time that it has waited in vain.
 fn wait<T>(
-    path: &Path,
     wait_max: &mut Duration,
     console: Console,
     mut open: impl FnMut(Duration) -> Result<T, Error>,
@@ -290,10 +285,6 @@ fn wait<T>(
     }
     note_wait(locked, holders, lock_timeout, console);
     loop {
-        if splitpoint::is_url(path) {
-            // Other access methods do not wait themselves.
-            std::thread::sleep(LOOK_AGAIN.min(*wait_max));
-        }
         // Whoever comes next may be of a kind beside which there is another way.
         let opened = open((*wait_max).min(WAIT_IN_SILENCE));
         let is_over = wait_max.is_zero() || interrupt::has_come();
@@ -399,15 +390,14 @@ pub(crate) struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Calls `open` with options that wait for others to close the table at `path`, the first time in
+    /// Calls `open` with options that wait for others to close the table, the first time in
     /// silence; then says for whom it waits.
     pub(crate) fn wait<T>(
         &self,
-        path: &Path,
         console: Console,
         mut open: impl FnMut(&Options) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        wait(path, &mut { self.lock_timeout }, console, |time| {
+        wait(&mut { self.lock_timeout }, console, |time| {
             open(&self.options.clone().lock_timeout(time).stop_waiting(interrupt::has_come))
         })
     }
@@ -441,7 +431,7 @@ fn open_writable(
     console: Console,
 ) -> Result<Opened, Error> {
     let open = |options: &Options| open_with(path, &options.clone().create(create), console);
-    let opened = options.wait(path, console, |within| {
+    let opened = options.wait(console, |within| {
         match open(&within.clone().lock_timeout(Duration::ZERO)) {
             Err(Error::Locked { holders, .. })
                 if options.may_take_turns && holders.iter().any(is_by_turns) =>
@@ -570,7 +560,7 @@ mod tests {
     fn a_wait_leaves_the_next_step_the_rest_of_its_time() {
         let (whole, pause) = (Duration::from_secs(900), Duration::from_millis(20));
         let (mut wait_max, mut calls) = (whole, 0);
-        let opened = wait(Path::new("a.spt"), &mut wait_max, Console::new(true), |_| {
+        let opened = wait(&mut wait_max, Console::new(true), |_| {
             calls += 1;
             if calls > 2 {
                 return Ok(calls);

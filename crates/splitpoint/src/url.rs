@@ -4,15 +4,21 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Create, Options};
+use crate::storage::waiting::Waiting;
 use crate::table::Table;
+
+/// How long to wait between two attempts to open a file that another access method finds locked.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Function that opens a table of an access method; other crates [register](register()) one.
 ///
 /// It receives the part of the URL after the colon, and ignores options that do not apply to the
-/// access method.
+/// access method. It need not wait for a lock: while it returns [`ErrorKind::Locked`], [`open_with`]
+/// calls it again, for as long as [`Options::lock_timeout`] says.
 pub type Opener = fn(&str, &Options) -> Result<Box<dyn Table>>;
 
 /// Function that opens a file that is not a store, if it recognizes the format by the content.
@@ -171,7 +177,29 @@ pub fn open_with(url: impl AsRef<Path>, options: &Options) -> Result<Box<dyn Tab
         }
         "mem" => Ok(Box::new(options.in_memory()?)),
         "file" => open_file(Path::new(rest), options),
-        other => opener_of(other)?(rest, options),
+        other => {
+            let opener = opener_of(other)?;
+            wait(options, || opener(rest, options))
+        }
+    }
+}
+
+/// Calls `open` until nobody else has the file locked, or the time of the options is over: other access methods
+/// do not wait themselves.
+fn wait<T>(options: &Options, mut open: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut waiting = Waiting::new(options);
+    loop {
+        match open() {
+            Err(error)
+                if error.kind() == ErrorKind::Locked
+                    && !waiting.is_late(Duration::ZERO)
+                    && !options.stops_waiting() =>
+            {
+                waiting.tell(|| error);
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            opened => return opened,
+        }
     }
 }
 
@@ -201,7 +229,7 @@ fn recognize(path: &Path, options: &Options) -> Result<Option<Box<dyn Table>>> {
         recognizers.values().copied().collect()
     };
     for recognizer in recognizers {
-        if let Some(table) = recognizer(path, options)? {
+        if let Some(table) = wait(options, || recognizer(path, options))? {
             return Ok(Some(table));
         }
     }
@@ -235,6 +263,8 @@ fn scheme_of(url: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -264,6 +294,33 @@ mod tests {
         let error = open_with("refused:a:b?c", &Options::new().read_only()).unwrap_err();
         assert_eq!(error.to_string(), "invalid test: a:b?c, true");
         assert!(open("nobody:a").unwrap_err().to_string().contains("`refused:`"));
+    }
+
+    #[test]
+    fn an_access_method_is_called_again_while_it_finds_the_file_locked_and_time_is_left() {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+        /// Finds the file locked, as often as `rest` says.
+        fn open_late(rest: &str, _options: &Options) -> Result<Box<dyn Table>> {
+            if CALLS.fetch_add(1, Ordering::Relaxed) < rest.parse().unwrap() {
+                return Err(Error::Locked { path: rest.into(), holders: Vec::new() });
+            }
+            Ok(Box::new(Options::new().in_memory()?))
+        }
+
+        let call_count = |url: &str, options: &Options, is_opened: bool| {
+            CALLS.store(0, Ordering::Relaxed);
+            let opened = open_with(url, options).map_err(|error| error.kind());
+            assert_eq!(opened.map(drop), if is_opened { Ok(()) } else { Err(ErrorKind::Locked) });
+            CALLS.load(Ordering::Relaxed)
+        };
+        register("late", open_late).unwrap();
+        let hour = Options::new().lock_timeout(Duration::from_secs(3600));
+        assert_eq!(call_count("late:3", &hour, true), 4);
+        assert_eq!(call_count("late:3", &Options::new(), false), 1);
+        assert_eq!(call_count("late:3", &hour.stop_waiting(|| true), false), 1);
+        let brief = Options::new().lock_timeout(Duration::from_millis(1));
+        assert!(call_count("late:1000000", &brief, false) > 1);
     }
 
     /// Knows files that begin with `known`, and a table by its name without `.half`.

@@ -185,8 +185,7 @@ fn check(args: &Args, console: Console) -> Result<Report> {
     let report = match (opened.as_store(), opened.as_old()) {
         (Some(db), _) => {
             let check = |_| verify(db, args.showing.progress, console);
-            store::wait_for_rest(path, wait_max, console, check)
-                .map(|report| report_of(store, &report))
+            store::wait_for_rest(wait_max, console, check).map(|report| report_of(store, &report))
         }
         (None, Some(file)) => check_old(store, file),
         (None, None) => opened.check().map(|report| report_of_other(store, report)),

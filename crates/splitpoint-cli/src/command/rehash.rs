@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut watch = Watch::over(Some(partial_of(&args.file, "rehash")));
     let function = args.choice.function()?;
     let options = args.turn.options(store::with_progress(&Options::new(), console));
-    let done = options.wait(&args.file, console, |options| {
+    let done = options.wait(console, |options| {
         let progress = |now: RehashProgress| {
             let (name, total) = phase_of(now);
             phases.tell(name, total, now.records, now.bytes);

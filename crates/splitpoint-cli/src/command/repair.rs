@@ -99,7 +99,7 @@ pub(super) fn run(Args { saving: args, turn }: &Args, console: Console) -> Resul
         }
         watch.look(false)
     };
-    let repaired = store::wait_for_rest(&args.file, turn.wait_max(), console, |time| {
+    let repaired = store::wait_for_rest(turn.wait_max(), console, |time| {
         repair_with(&args.file, &args.output, &Options::new().lock_timeout(time), &mut progress)
     });
     if let Some((_, mut bar)) = bar {

@@ -172,7 +172,7 @@ fn damage_count(opened: &Opened, args: &Args, wait_max: Duration, console: Conso
         return Ok(opened.check().map_err(|error| opened.failed(&error))?.damage_count);
     };
     let check = |_| verify(db, args.showing.progress, console);
-    let checked = store::wait_for_rest(&args.source, wait_max, console, check);
+    let checked = store::wait_for_rest(wait_max, console, check);
     let report = checked.map_err(|error| match error {
         Error::Locked { .. } => {
             let file = shell_word(&args.source.to_string_lossy());
