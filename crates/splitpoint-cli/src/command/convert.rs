@@ -38,8 +38,8 @@ mod in_place;
 /// others as left out, and exits with code 1.
 ///
 /// With --in-place the store takes the name of the old file, and the old file is kept with the
-/// suffix `.old`. If something cannot be converted, the old file stays in place unless
-/// --accept-loss is given.
+/// suffix `.old`. Programs that used a file of gdbm or ndbm find the store as they found that file.
+/// If something cannot be converted, the old file stays in place unless --accept-loss is given.
 ///
 /// Verifies a store first. Nobody can write to it meanwhile, and convert waits for a process that does.
 #[derive(Debug, clap::Args)]
@@ -112,6 +112,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         check_is_part(&goal.source, &parts)?;
         let place = Place::of(&goal.source, &parts)?;
         goal.path = place.new_path();
+        if let Some(old) = opened.as_old() {
+            goal.mark_like(old.identity().format);
+        }
         Some(place)
     } else {
         None
@@ -155,7 +158,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     expected.left_out.append(made.left_out);
     let (dest, kept) = if let Some(place) = place {
         expected.check_replaceable(args).inspect_err(|_| drop(fs::remove_file(&goal.path)))?;
-        (&goal.source, place.take(&parts, &goal.path)?)
+        let is_ndbm = opened
+            .as_old()
+            .is_some_and(|old| old.identity().format == splitpoint_legacy::Format::Dbm);
+        (&goal.source, place.take(&parts, &goal.path, is_ndbm)?)
     } else {
         (&goal.path, Vec::new())
     };

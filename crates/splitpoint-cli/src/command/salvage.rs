@@ -60,8 +60,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         });
         noted?;
     }
-    let mut target =
-        Target::create(&saving.output, "salvage", &Format::Store, file.identity().files())?;
+    let format = Format::Store { has_gdbm_mark: false };
+    let mut target = Target::create(&saving.output, "salvage", &format, file.identity().files())?;
     let mode = saving.showing.progress;
     let mut progress = Progress::start(mode, console, "salvage", Total::Unknown);
     let mut saved = Saved::default();

@@ -19,7 +19,10 @@ use crate::store::Opened;
 /// What the new file is.
 #[derive(Clone, Debug)]
 pub(super) enum Format {
-    Store,
+    Store {
+        /// Whether its first bytes are those of a gdbm file.
+        has_gdbm_mark: bool,
+    },
     Db185(db185::Options),
     Cdb,
 }
@@ -33,8 +36,9 @@ enum Sink {
 impl Sink {
     fn create(partial: &Path, format: &Format, mode: u32) -> Result<Self, Error> {
         let table = match format {
-            Format::Store => {
-                let options = Options::new().create(Create::New).file_mode(mode);
+            Format::Store { has_gdbm_mark } => {
+                let options = Options::new().gdbm_mark(*has_gdbm_mark);
+                let options = options.create(Create::New).file_mode(mode);
                 Opened::new(partial, options.open(partial)?)
             }
             Format::Db185(options) => {

@@ -168,6 +168,21 @@ fn a_conversion_in_place_follows_a_link_and_can_be_to_db_185() {
     assert_nothing_made(&sandbox, &["link.new", "link.old", "dir/data.new"]);
 }
 
+/// The programs that had the file open the store next. They look at its first four bytes, and a pair has two files.
+#[test]
+fn a_conversion_in_place_leaves_what_programs_for_gdbm_and_ndbm_look_for() {
+    let sandbox = with_samples(&["gdbm-std-bin.gdbm", "ndbm-le-word.pag", "ndbm-le-word.dir"]);
+    let old_dir = sandbox.read("ndbm-le-word.dir");
+    for file in ["gdbm-std-bin.gdbm", "ndbm-le-word.pag"] {
+        sandbox.run(&["convert", "-q", "--in-place", file]).check(0, "", "");
+        assert_eq!(sandbox.read(file)[..4], 0x1357_9acf_u32.to_le_bytes(), "{file}");
+        assert!(sandbox.run(&["identify", file]).text().contains("Splitpoint store"));
+    }
+    assert_eq!(sandbox.read("ndbm-le-word.dir"), b"GDBM\0\0\0\x01\0\0\0\x17\0\0\0\0");
+    assert!(sandbox.read("ndbm-le-word.dir.old") == old_dir);
+    assert_nothing_made(&sandbox, &["ndbm-le-word.dir.new", "ndbm-le-word.pag.new"]);
+}
+
 /// Makes a pair in another directory, and links to both files.
 fn with_linked_pair() -> (Sandbox, BTreeSet<String>) {
     let pair = ["sdbm-be-bin.pag", "sdbm-be-bin.dir"];

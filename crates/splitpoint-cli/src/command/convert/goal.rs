@@ -45,9 +45,17 @@ impl Goal {
             (Some((path, options)), _) => (path, Format::Db185(options)),
             (None, Some(TargetFormat::Db185)) => (dest, Format::Db185(db185_options())),
             (None, Some(TargetFormat::Cdb)) => (dest, Format::Cdb),
-            (None, _) => (dest, Format::Store),
+            (None, _) => (dest, Format::Store { has_gdbm_mark: false }),
         };
         Ok(Self { source, path, format })
+    }
+
+    /// Has a store in place of a file of gdbm or ndbm begin as these programs expect.
+    pub(super) fn mark_like(&mut self, source: splitpoint_legacy::Format) {
+        use splitpoint_legacy::Format as Old;
+        if let Format::Store { has_gdbm_mark } = &mut self.format {
+            *has_gdbm_mark = matches!(source, Old::Gdbm | Old::Dbm);
+        }
     }
 
     /// Returns which records to make of a key with several values.

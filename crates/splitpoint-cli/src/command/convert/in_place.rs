@@ -78,11 +78,17 @@ impl Place {
     }
 
     /// Replaces the old files by the new one, and keeps the old ones with the suffix `.old`. Returns the names
-    /// of what it kept. The name that the user has given leads to the new file.
+    /// of what it kept. The name that the user has given leads to the new file. A pair of ndbm gets a new second
+    /// file, without which its programs find no database; a stem stands for both.
     ///
     /// A file of this name exists at every moment, even after a power loss: the second name of the old
     /// file is durable before the new file takes the first.
-    pub(super) fn take(&self, parts: &[PathBuf], new: &Path) -> Result<Vec<PathBuf>> {
+    pub(super) fn take(
+        &self,
+        parts: &[PathBuf],
+        new: &Path,
+        is_ndbm: bool,
+    ) -> Result<Vec<PathBuf>> {
         let kept = Kept::keep(parts).inspect_err(|_| drop(fs::remove_file(new)))?;
         // As the user has named them; the file behind a link is kept beside its own name.
         let shown = |(part, name): (&PathBuf, &PathBuf)| {
@@ -101,7 +107,9 @@ impl Place {
             sync_directory_of(&self.source)?;
         }
         for part in kept.parts.iter().filter(|part| **part != self.path) {
-            fs::remove_file(part).map_err(failed)?;
+            let is_left = is_ndbm && !self.is_stem;
+            let done = if is_left { replace_dir(part) } else { fs::remove_file(part) };
+            done.map_err(failed)?;
         }
         // Links that lead nowhere now.
         for part in parts.iter().filter(|part| part.is_symlink() && !part.exists()) {
@@ -141,6 +149,18 @@ impl Place {
         };
         like.filter(leads_there).unwrap_or_else(|| self.path.clone())
     }
+}
+
+/// What the second file of a pair holds when the first is a store: as the drop-in for ndbm writes it.
+const DIR_BYTES: &[u8; 16] = b"GDBM\0\0\0\x01\0\0\0\x17\0\0\0\0";
+
+/// Replaces the second file of a pair. The old one, which has another name too, stays as it is.
+fn replace_dir(dir: &Path) -> io::Result<()> {
+    let new = with_ending(dir, ".new");
+    let permissions = fs::metadata(dir)?.permissions();
+    fs::write(&new, DIR_BYTES)?;
+    fs::set_permissions(&new, permissions)?;
+    fs::rename(&new, dir)
 }
 
 /// Old files, each with a second name.
