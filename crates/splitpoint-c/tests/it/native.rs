@@ -28,6 +28,11 @@ fn null_in_any_place_is_an_error_and_no_crash() {
 }
 
 #[test]
+fn a_batch_without_memory_is_an_error_and_changes_nothing() {
+    assert_eq!(Program::new("no_memory.c", LIBRARY, Link::Shared).run(&[]), "done\n");
+}
+
+#[test]
 fn an_old_database_is_read_in_place_and_never_written() {
     let old = repository().join("crates/splitpoint-legacy/tests/fixtures/gdbm-be-std-word.gdbm");
     let before = fs::read(&old).unwrap();

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::support::{Link, Program, repository, succeed, succeed_in_silence};
+use crate::support::{Link, Program, repository, skip, succeed, succeed_in_silence};
 
 const LIBRARY: &[&str] = &["splitpoint_ndbm"];
 
@@ -199,6 +201,32 @@ fn old_databases_are_read_in_place_refused_for_writing_and_converted_if_asked() 
             assert_eq!(&fs::read(kept).unwrap(), bytes, "the old file is kept");
         }
         assert_eq!(fs::read(name.with_extension("dir")).unwrap().len(), 16);
+    }
+}
+
+/// Who runs a privileged program does not decide that it converts files.
+#[test]
+fn a_setuid_program_converts_nothing_whatever_its_environment_says() {
+    let at = tempfile::tempdir().unwrap();
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let (name, program) = (at.path().join("x"), at.path().join("program"));
+    // The privileged program alone may write them.
+    for (path, _) in copy_old("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), &name) {
+        set_mode(&path, 0o600);
+    }
+    fs::copy(Program::new("ndbm_old.c", LIBRARY, Link::Static).path(), &program).unwrap();
+    set_mode(at.path(), 0o755);
+    set_mode(&program, 0o4755);
+    if fs::metadata(&program).unwrap().uid() != 0 {
+        return skip("only root has another user run a program of root");
+    }
+    let mut command = Command::new(&program);
+    command.arg(&name).arg("write").env("SPLITPOINT_OLD_FILES", "convert");
+    match succeed(command.uid(65534).gid(65534)).as_str() {
+        "Permission denied\n" => skip("the temporary directory has no setuid programs"),
+        found => assert_eq!(found, "EROFS\n"),
     }
 }
 

@@ -87,6 +87,11 @@ impl Program {
         Self { path }
     }
 
+    /// Returns the compiled program.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns a command that runs it, for a bounded time.
     pub(crate) fn command(&self) -> Command {
         self.command_under(&[])
@@ -132,7 +137,7 @@ impl Program {
 
 /// Says what a test does not test here.
 #[expect(clippy::print_stdout, reason = "the harness shows it")]
-fn skip(reason: &str) {
+pub(crate) fn skip(reason: &str) {
     println!("skipped: {reason}");
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Program, Whose};
+use crate::support::{Program, Whose, original, skip};
 
 /// Returns the samples that the original wrote, of every layout.
 fn samples() -> Vec<PathBuf> {
@@ -51,6 +51,25 @@ fn old_files_are_read_in_place_refused_to_writers_and_converted_on_request() {
             assert_eq!(db.get(&*entry.key).unwrap().as_deref(), Some(&*entry.value));
         }
     }
+}
+
+/// The first four bytes of a store with the mark are those of a gdbm file, the next ones no block size.
+#[test]
+fn the_original_refuses_a_store_and_leaves_it_as_it_is() {
+    if original().is_none() {
+        return skip("the original is not installed");
+    }
+    let program = Program::compile("old");
+    let path = program.folder.path().join("new.gdbm");
+    let db = splitpoint::Options::new().gdbm_mark(true).open(&path).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let before = fs::read(&path).unwrap();
+    for word in ["read", "look", "write"] {
+        let said = program.run(Whose::Original, &[Path::new(word), &path]);
+        assert!(said.starts_with("gdbm_errno 33, "), "malformed header: {word}: {said}");
+    }
+    assert!(fs::read(&path).unwrap() == before);
 }
 
 /// What may come between the opening of an old file and the first change, each a word for `converts.c`.
