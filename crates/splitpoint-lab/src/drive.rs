@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use rayon::prelude::*;
 
 use crate::keys::{Done, KeySlice, Keys, Phase, ReadError, Watch};
+use crate::memory;
 use crate::number::grouped;
 use crate::study::Interruption;
 use crate::{Error, PartialStats, Setup};
@@ -55,6 +56,7 @@ pub struct Outcome<T> {
 /// # Errors
 ///
 /// - [`ReadError::Memory`] if the buckets of one setup do not fit.
+/// - [`ReadError::NoMemory`] if the process does not get the memory that the limits allow.
 /// - Others if the keys cannot be read again.
 ///
 /// # Cost
@@ -95,6 +97,11 @@ pub fn measure<T: Send>(
         let mut interruption = None;
         for (pass, round) in (1..).zip(&rounds) {
             let phase = Phase { name: "count", pass, pass_count: rounds.len() as u64 };
+            let needed_bytes =
+                round.iter().map(|plan| plan.memory_bytes(&setups, keys.len())).sum();
+            if !memory::is_there(needed_bytes) {
+                return Err(ReadError::NoMemory { needed_bytes });
+            }
             let mut cells: Vec<Cell> = round.iter().map(|plan| Cell::new(plan, &setups)).collect();
             let key_count = count(keys, &mut cells, phase, watch)?;
             let is_whole = key_count == keys.len();
@@ -164,6 +171,14 @@ struct CellPlan {
     setups: Vec<usize>,
     part: usize,
     part_count: usize,
+}
+
+impl CellPlan {
+    /// Returns the most memory that its counts take, of `key_count` keys in all parts, in bytes.
+    fn memory_bytes(&self, setups: &[Setup], key_count: u64) -> u64 {
+        let key_count = key_count.div_ceil(self.part_count as u64);
+        self.setups.iter().map(|&index| setups[index].memory_bytes(key_count)).sum()
+    }
 }
 
 /// Cuts the work into rounds whose counts fit into memory, and a round into cells for the threads.

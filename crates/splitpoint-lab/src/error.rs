@@ -55,6 +55,11 @@ pub enum Error {
         /// The bytes that it may take.
         allowed_bytes: u64,
     },
+    /// The process does not get the memory that the counts may take.
+    NoMemory {
+        /// The bytes that they may take.
+        needed_bytes: u64,
+    },
     /// The objects of a kernel's table do not fit into the memory that the address model has.
     ModelMemory {
         /// The table.
@@ -105,6 +110,12 @@ impl fmt::Display for Error {
             }
             Self::Memory { needed_bytes, allowed_bytes } => {
                 write!(f, "the counts take {needed_bytes} bytes, {allowed_bytes} are allowed")
+            }
+            Self::NoMemory { needed_bytes } => {
+                write!(
+                    f,
+                    "the counts may take {needed_bytes} bytes, and the process does not get them"
+                )
             }
             Self::ModelMemory { table, object_count } => write!(
                 f,

@@ -35,6 +35,7 @@ pub mod live_kernel;
 pub mod live_store;
 pub mod lookups;
 pub mod measure;
+mod memory;
 pub mod number;
 pub mod occupancy;
 pub mod paging;

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use splitpoint::linear::Geometry;
 
 use crate::bit_counts::BitCounts;
+use crate::memory;
 use crate::occupancy::Occupancy;
 use crate::reduction::{Reducer, Reduction};
 use crate::{Error, Specimen};
@@ -139,6 +140,16 @@ impl Setup {
         Ok(())
     }
 
+    /// Checks that the process gets the memory to count `key_count` keys now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`].
+    pub fn expect_memory(&self, key_count: u64) -> Result<(), Error> {
+        let needed_bytes = self.memory_bytes(key_count);
+        if memory::is_there(needed_bytes) { Ok(()) } else { Err(Error::NoMemory { needed_bytes }) }
+    }
+
     /// Counts keys, which should be distinct, because equal keys count as collisions.
     ///
     /// # Cost
@@ -192,7 +203,8 @@ impl PartialStats {
     ///
     /// # Panics
     ///
-    /// If the buckets do not fit into memory; call [`Setup::check_memory`] first.
+    /// If the buckets do not fit into memory; call [`Setup::check_memory`] or
+    /// [`Setup::expect_memory`] first.
     pub fn new(setup: Setup) -> Self {
         let bucket_count = usize::try_from(setup.reducer.bucket_count()).expect("fits in memory");
         Self {
@@ -206,6 +218,21 @@ impl PartialStats {
             repeats: BTreeMap::new(),
             thinned_count: 0,
         }
+    }
+
+    /// Makes room for the hashes of `key_count` more keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`]; the counts are unchanged.
+    pub fn reserve(&mut self, key_count: usize) -> Result<(), Error> {
+        let kept_max = kept_max(self.setup.hash_limit);
+        let more =
+            (key_count >> self.setup.sampling).min(kept_max.saturating_sub(self.hashes.len())) + 1;
+        self.hashes.try_reserve(more).map_err(|_| {
+            let needed_bytes = 8 * (self.hashes.len() + more) as u64;
+            Error::NoMemory { needed_bytes }
+        })
     }
 
     /// Counts one key.

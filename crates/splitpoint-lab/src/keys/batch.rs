@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::ReadError;
+
 /// Keys in memory, in the order in which they came.
 ///
 /// # Examples
@@ -37,6 +39,21 @@ impl KeyBatch {
         self.ends.push(self.bytes.len());
     }
 
+    /// Makes room for `key_count` more keys of `key_bytes` bytes together, so that adding them
+    /// allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::NoMemory`]; the keys are unchanged.
+    pub fn reserve(&mut self, key_count: usize, key_bytes: usize) -> Result<(), ReadError> {
+        let bytes = self.bytes.try_reserve(key_bytes);
+        bytes.and_then(|()| self.ends.try_reserve(key_count)).map_err(|_| {
+            let needed_bytes =
+                self.memory_bytes() + (key_bytes + key_count * size_of::<usize>()) as u64;
+            ReadError::NoMemory { needed_bytes }
+        })
+    }
+
     /// Adds a key with the bits of `mask` flipped in the byte at `offset`.
     ///
     /// # Panics
@@ -49,10 +66,12 @@ impl KeyBatch {
     }
 
     /// Adds all keys of another batch at the end.
-    pub(super) fn append(&mut self, other: &Self) {
+    pub(super) fn append(&mut self, other: &Self) -> Result<(), ReadError> {
+        self.reserve(other.len(), other.bytes.len())?;
         let before = self.bytes.len();
         self.bytes.extend_from_slice(&other.bytes);
         self.ends.extend(other.ends.iter().map(|end| before + end));
+        Ok(())
     }
 
     /// Gives memory back that no key needs.

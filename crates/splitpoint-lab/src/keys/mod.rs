@@ -20,6 +20,7 @@ use std::fmt;
 use std::io::Write;
 use std::ops::ControlFlow;
 
+use crate::memory;
 use crate::study::{Duplicates, KeyFacts};
 
 mod batch;
@@ -387,18 +388,18 @@ impl FirstPass {
         loop {
             batch.clear();
             let has_more = input.read_batch(&mut batch)?;
-            self.held.append(&batch);
+            self.held.append(&batch)?;
             self.read_count += batch.len() as u64;
             tell(watch, READ, self.read_count, None, input.offset())?;
             if !has_more {
-                self.find_repeated();
+                self.find_repeated()?;
                 return Ok(true);
             }
             if self.memory_bytes() > memory_bytes {
                 if self.policy == DuplicatePolicy::Keep || self.is_distinct {
                     return Ok(false);
                 }
-                self.find_repeated();
+                self.find_repeated()?;
                 self.held.shrink();
                 // Less than half would be full again soon, and looked through again.
                 if self.memory_bytes() > memory_bytes / 2 {
@@ -414,15 +415,20 @@ impl FirstPass {
     }
 
     /// Counts the keys that occurred before, and removes them if that is wanted.
-    fn find_repeated(&mut self) {
+    fn find_repeated(&mut self) -> Result<(), ReadError> {
         if self.is_distinct {
-            return;
+            return Ok(());
+        }
+        let needed_bytes = repeated_memory_bytes(self.held.len());
+        if !memory::is_there(needed_bytes) {
+            return Err(ReadError::NoMemory { needed_bytes });
         }
         let (marks, count) = repeated(&self.held);
         self.duplicate_count += count;
         if count > 0 && self.policy == DuplicatePolicy::Remove {
             self.held.retain(|index| !marks.has(index as u64));
         }
+        Ok(())
     }
 
     fn into_keys<'s>(mut self, noticed: Noticed) -> Keys<'s> {
@@ -530,6 +536,10 @@ impl Stream<'_> {
         let part_count = self.key_count.div_ceil(keys_per_part);
         let per_part = self.key_count.div_ceil(part_count);
         let slot_count = (per_part * FINGERPRINT_SLOTS_HUNDREDTHS / 100 + 1024).min(slots_max);
+        let needed_bytes = map_bytes + slot_count * FINGERPRINT_BYTES;
+        if !memory::is_there(needed_bytes) {
+            return Err(ReadError::NoMemory { needed_bytes });
+        }
         let mut set = FingerprintSet::new(slot_count as usize);
         let (mut removed, mut tally) = (Bitmap::new(self.key_count), Tally::default());
         for part in 0..part_count {

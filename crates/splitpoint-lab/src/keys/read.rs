@@ -71,6 +71,11 @@ pub enum ReadError {
         /// What was allowed.
         allowed_bytes: u64,
     },
+    /// The process does not get the memory for the keys, or for what is counted.
+    NoMemory {
+        /// What it may take.
+        needed_bytes: u64,
+    },
 }
 
 /// A place in an input.
@@ -108,6 +113,9 @@ impl fmt::Display for ReadError {
                     f,
                     "to compare the keys takes {needed_bytes} bytes, {allowed_bytes} are left"
                 )
+            }
+            Self::NoMemory { needed_bytes } => {
+                write!(f, "the process does not get {needed_bytes} bytes of memory")
             }
         }
     }

@@ -83,6 +83,7 @@ impl PartialStats {
         if description != setup.description().as_bytes() {
             return Err(Error::Different { what: "setup" });
         }
+        setup.expect_memory(0)?;
         let mut stats = Self::new(setup);
         stats.key_count = reader.word()?;
         stats.key_bytes = reader.word()?;

@@ -233,6 +233,10 @@ impl KeyArgs {
                 ),
             )
             .hint("--memory-bytes allows more; smaller tables and --keep-duplicates need less"),
+            ReadError::NoMemory { .. } => {
+                Failure::new(Exit::Usage, format!("too little memory: {error}"))
+                    .hint("--memory-bytes bounds what keys and counts take")
+            }
         }
     }
 
