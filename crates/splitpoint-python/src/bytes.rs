@@ -83,6 +83,19 @@ pub(crate) fn holds_objects(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
     Ok(format.cast::<PyString>()?.to_str()?.split(':').step_by(2).any(|codes| codes.contains('O')))
 }
 
+/// Refuses one key where many are expected: a `str` would give its characters.
+///
+/// # Errors
+///
+/// `TypeError`.
+pub(crate) fn refuse_single(keys: &Bound<'_, PyAny>) -> PyResult<()> {
+    if keys.is_instance_of::<PyBytes>() || keys.is_instance_of::<PyString>() {
+        let message = "keys are an iterable of bytes or str, not one of them";
+        return Err(PyTypeError::new_err(message));
+    }
+    Ok(())
+}
+
 /// Takes `object` as a key.
 ///
 /// # Errors

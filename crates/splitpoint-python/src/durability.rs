@@ -17,7 +17,7 @@ pub(crate) fn by_name(py: Python<'_>, name: &str) -> PyResult<Durability> {
         "sync" => Ok(Durability::Sync),
         _ => Err(error::invalid(
             py,
-            &format!("durability is 'buffered', 'async' or 'sync', not {name:?}"),
+            &format!("durability must be 'buffered', 'async' or 'sync', not {name:?}"),
         )),
     }
 }

@@ -6,14 +6,18 @@ use std::path::Path;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use splitpoint::{Error, ErrorKind, Holder, HolderRole};
+use rustix::io::Errno;
+use splitpoint::{Error, ErrorKind, FileKind, Holder, HolderRole};
 
 /// Returns the exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     if is_want_of_memory(error) {
         return PyMemoryError::new_err(());
     }
-    let number = error.io_error().and_then(std::io::Error::raw_os_error);
+    let number = match error {
+        Error::NotAStore { found: FileKind::Directory, .. } => Some(Errno::ISDIR.raw_os_error()),
+        _ => error.io_error().and_then(std::io::Error::raw_os_error),
+    };
     exception(py, code(error.kind()), number, &text(error), error.path())
 }
 

@@ -6,6 +6,7 @@ mod own;
 mod partial;
 mod study;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use splitpoint_lab::reduction::prime_at_least;
 use splitpoint_lab::{Error, Reduction, Setup, Specimen};
@@ -73,7 +74,10 @@ fn no_keys(py: Python<'_>) -> PyErr {
     error::invalid(py, "there are no keys to measure")
 }
 
-/// Returns the exception for an error of the lab: a `ValueError`.
+/// Returns the exception for an error of the lab: a `ValueError`, or a `MemoryError`.
 fn raise(py: Python<'_>, error: &Error) -> PyErr {
-    error::invalid(py, &error.to_string())
+    match error {
+        Error::NoMemory { .. } => PyMemoryError::new_err(()),
+        error => error::invalid(py, &error.to_string()),
+    }
 }

@@ -30,7 +30,7 @@ fn within(
     Err(refusal(
         value,
         number.err(),
-        &format!("{name} is {} to {}{unit}", range.start(), range.end()),
+        &format!("{name} must be {} to {}{unit}", range.start(), range.end()),
     ))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn cache_bytes(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 
 /// What is added to a counter.
 pub(crate) fn by(value: &Bound<'_, PyAny>) -> PyResult<i64> {
-    let expected = "by is -9223372036854775808 to 9223372036854775807";
+    let expected = "by must be -9223372036854775808 to 9223372036854775807";
     value.extract().map_err(|error| refusal(value, Some(error), expected))
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
         "per-call" => Ok(Sharing::PerCall),
         _ => {
             let message = format!(
-                "sharing is 'one-writer', 'exclusive', 'shared' or 'per-call', not {name:?}"
+                "sharing must be 'one-writer', 'exclusive', 'shared' or 'per-call', not {name:?}"
             );
             Err(error::invalid(py, &message))
         }

@@ -80,7 +80,7 @@ fn pair_of(item: Bound<'_, PyAny>) -> PyResult<Pair<'_>> {
     };
     if tuple.len() != 2 {
         let message =
-            format!("a record has 2 elements, a key and a value, and this one {}", tuple.len());
+            format!("a record must have 2 elements, a key and a value, not {}", tuple.len());
         return Err(PyValueError::new_err(message));
     }
     Ok((tuple.get_item(0)?, tuple.get_item(1)?))

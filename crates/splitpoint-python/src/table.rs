@@ -134,13 +134,15 @@ impl Table {
         instrument: bool,
     ) -> PyResult<Self> {
         let Some(flag) = Flag::of(flag) else {
-            let message = format!("flag is 'r', 'w', 'c' or 'n', not {flag:?}");
+            let message = format!("flag must be 'r', 'w', 'c' or 'n', not {flag:?}");
             return Err(error::invalid(py, &message));
         };
         let durability = durability::by_name(py, durability)?;
         let sharing = opening::sharing_by_name(py, sharing)?;
         let Ok(lock_timeout) = Duration::try_from_secs_f64(lock_timeout) else {
-            let message = format!("lock_timeout is a number of seconds, not {lock_timeout}");
+            let message = format!(
+                "lock_timeout must be a finite number of seconds, 0 or more, not {lock_timeout}"
+            );
             return Err(error::invalid(py, &message));
         };
         let mut options = Options::new()
@@ -556,6 +558,7 @@ pub(crate) fn get_in_chunks<'py, V: AsRef<[u8]>>(
     mut find: impl FnMut(&[&[u8]]) -> PyResult<Vec<Option<V>>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = keys.py();
+    bytes::refuse_single(keys)?;
     let default = default.unwrap_or_else(|| py.None().into_bound(py));
     let values = objects::list(py)?;
     let mut keys = keys.try_iter()?;

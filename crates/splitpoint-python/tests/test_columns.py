@@ -317,7 +317,7 @@ class Dask(unittest.TestCase):
             ({"split_every": 1}, ValueError, "at least 2, not 1"),
             ({"hash": []}, ValueError, "hash names no function"),
             ({"hash": len}, TypeError, "one or several names of functions"),
-            ({"seed": -1}, ValueError, "seed is 0 to"),
+            ({"seed": -1}, ValueError, "seed must be 0 to"),
             ({"column": "key"}, TypeError, "only a dataframe has a column 'key', and this is a list"),
             ({"distinct": True}, ValueError, "cannot be made distinct"),
         ):

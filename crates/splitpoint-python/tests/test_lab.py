@@ -212,28 +212,28 @@ class Measuring(Scratch):
             (lambda: lab.measure(["a"], duplicates="none"), "'remove' or 'keep'"),
             (lambda: lab.measure(["a"], buckets=1 << 30, memory_bytes=1 << 20), "1048576"),
             (lambda: lab.measure(["a"], []), "hashes names no function"),
-            (lambda: lab.measure(["a"], [len], width=0), "width is 1 to 64 bits, not 0"),
-            (lambda: lab.measure(["a"], [len], width=65), "width is 1 to 64 bits, not 65"),
+            (lambda: lab.measure(["a"], [len], width=0), "width must be 1 to 64 bits, not 0"),
+            (lambda: lab.measure(["a"], [len], width=65), "width must be 1 to 64 bits, not 65"),
         ):
             with self.assertRaisesRegex(ValueError, error):
                 call()
         longest = (1 << 64) - 1
         for options, error in (
-            ({"buckets": -1}, f"buckets is 1 to {longest}, not -1"),
-            ({"buckets": 0}, f"buckets is 1 to {longest}, not 0"),
-            ({"seed": -1}, f"seed is 0 to {longest}, not -1"),
-            ({"seed": 1 << 64}, f"seed is 0 to {longest}, not {1 << 64}"),
-            ({"sample_hashes": -1}, "sample_hashes is 0 to 32, not -1"),
-            ({"sample_hashes": 33}, "sample_hashes is 0 to 32, not 33"),
+            ({"buckets": -1}, f"buckets must be 1 to {longest}, not -1"),
+            ({"buckets": 0}, f"buckets must be 1 to {longest}, not 0"),
+            ({"seed": -1}, f"seed must be 0 to {longest}, not -1"),
+            ({"seed": 1 << 64}, f"seed must be 0 to {longest}, not {1 << 64}"),
+            ({"sample_hashes": -1}, "sample_hashes must be 0 to 32, not -1"),
+            ({"sample_hashes": 33}, "sample_hashes must be 0 to 32, not 33"),
         ):
             for call in (lab.measure, lambda _, **options: lab.Partial("djb2", **options)):
                 with self.assertRaises(ValueError) as caught:
                     call(["a"], **{"buckets": 8, **options})
                 self.assertEqual(str(caught.exception), error)
         for options, error in (
-            ({"width": -1}, "width is 1 to 64 bits, not -1"),
-            ({"threads": -1}, f"threads is 0 to {longest}, not -1"),
-            ({"memory_bytes": -1}, f"memory_bytes is 0 to {longest}, not -1"),
+            ({"width": -1}, "width must be 1 to 64 bits, not -1"),
+            ({"threads": -1}, f"threads must be 0 to {longest}, not -1"),
+            ({"memory_bytes": -1}, f"memory_bytes must be 0 to {longest}, not -1"),
         ):
             with self.assertRaises(ValueError) as caught:
                 lab.measure(["a"], **options)

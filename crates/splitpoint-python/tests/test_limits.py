@@ -78,7 +78,17 @@ calls = {
     "backup": lambda: table.backup("copy.spt"),
     "own hash": lambda: splitpoint.lab.measure(large_words, keepers, threads=1),
     "measure": lambda: splitpoint.lab.measure(words, ["xxh3-64"]),
+    "measure many keys": lambda: splitpoint.lab.measure((str(n) for n in range(3_000_000)), ["djb2"], threads=1),
+    "measure many buckets": lambda: splitpoint.lab.measure(words, ["djb2"], buckets=1 << 28, threads=1),
+    "partial": lambda: splitpoint.lab.Partial("djb2", buckets=1 << 28),
+    "partial add": lambda: part.add(str(n) for n in range(3_000_000)),
+    "partial merge": lambda: part.merge(part),
+    "partial bytes": lambda: splitpoint.lab.Partial.from_bytes(large_part),
 }
+if sys.argv[1].startswith("partial"):
+    part = splitpoint.lab.Partial("djb2", buckets=1 << 22)
+    part.add(words)
+    large_part = part.to_bytes()
 call = calls[sys.argv[1]]
 if sys.argv[1] != "own hash":
     limit(int(sys.argv[2]))
@@ -149,6 +159,15 @@ class Limits(Scratch):
 
     def test_keys_for_a_function_of_the_lab_that_do_not_fit_raise(self):
         self.assertEqual(self.raised("own hash", 8_000_000), "MemoryError None")
+
+    def test_keys_and_counts_of_the_lab_that_do_not_fit_raise(self):
+        # No room, and room for a part of the keys.
+        for room_bytes in (12_000_000, 60_000_000):
+            with self.subTest(room_bytes=room_bytes):
+                self.assertEqual(self.raised("measure many keys", room_bytes), "MemoryError None")
+        for call in "measure many buckets", "partial", "partial add", "partial merge", "partial bytes":
+            with self.subTest(call):
+                self.assertEqual(self.raised(call, 12_000_000), "MemoryError None")
 
     def test_work_that_gets_no_thread_raises(self):
         for call in ("check", "backup"):

@@ -214,7 +214,7 @@ class Transactions(Moments):
         with self.table.transaction() as transaction:
             with self.assertRaises(TypeError):
                 transaction.put_many([("a", "1"), ("b", 2), ("c", "3")])
-            with self.assertRaisesRegex(ValueError, "a record has 2 elements"):
+            with self.assertRaisesRegex(ValueError, "a record must have 2 elements"):
                 transaction.put_many([("d", "4", "5")])
             with self.assertRaises(TypeError):
                 transaction.get_many([1])
@@ -346,7 +346,7 @@ class Transactions(Moments):
             transaction["a"] = "b"
         self.assertGreaterEqual(self.table.stats().durable_bytes, 8)
         # Before any work that would be lost.
-        with self.assertRaisesRegex(ValueError, "durability is 'buffered', 'async' or 'sync', not \"often\""):
+        with self.assertRaisesRegex(ValueError, "durability must be 'buffered', 'async' or 'sync', not \"often\""):
             self.table.transaction(durability="often")
         transaction = self.table.transaction()
         transaction["c"] = "d"

@@ -72,7 +72,7 @@ class Flags(Scratch):
 
     def test_other_letters_are_value_errors_that_name_them(self):
         for flag in ("", "x", "rw", "cx"):
-            with self.assertRaisesRegex(ValueError, f"flag is 'r', 'w', 'c' or 'n', not \"{flag}\""):
+            with self.assertRaisesRegex(ValueError, f"flag must be 'r', 'w', 'c' or 'n', not \"{flag}\""):
                 splitpoint.open(self.path(), flag)
         self.assertEqual(os.listdir(self.directory), [])
         for flag in ("cf", "rs", "wu", "nfsu"):
@@ -80,8 +80,9 @@ class Flags(Scratch):
 
     def test_a_directory_is_refused_by_every_flag(self):
         for flag in "rwcn":
-            with self.assertRaises(splitpoint.error):
+            with self.assertRaises(IsADirectoryError) as caught:
                 splitpoint.open(self.directory, flag)
+            self.assertIsInstance(caught.exception, splitpoint.error)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs another user to be")
     def test_without_permission_every_flag_is_a_permission_error(self):
@@ -151,7 +152,7 @@ class Flags(Scratch):
         with splitpoint.open(self.path(), "r"), self.assertRaises(BlockingIOError):
             splitpoint.open(self.path(), sharing="exclusive")
         splitpoint.open(self.path(), sharing="one-writer").close()
-        with self.assertRaisesRegex(ValueError, "sharing is 'one-writer', 'exclusive'"):
+        with self.assertRaisesRegex(ValueError, "sharing must be 'one-writer', 'exclusive'"):
             splitpoint.open(self.path(), sharing="alone")
 
     def test_tables_change_a_file_by_turns(self):
@@ -252,7 +253,7 @@ class Flags(Scratch):
             table.close()
             self.assertEqual(value.result(), b"value")
         for seconds in (-1, float("nan"), float("inf")):
-            with self.assertRaisesRegex(ValueError, "lock_timeout is a number of seconds"):
+            with self.assertRaisesRegex(ValueError, "lock_timeout must be a finite number of seconds"):
                 splitpoint.open(self.path(), lock_timeout=seconds)
 
     def test_an_open_that_takes_turns_waits_no_longer_than_it_was_told(self):
@@ -358,7 +359,7 @@ class Flags(Scratch):
                 lambda: splitpoint.identify("a\0b"),
                 lambda: table.backup("a\0b"),
             ):
-                with self.assertRaisesRegex(ValueError, "no null character") as caught:
+                with self.assertRaisesRegex(ValueError, "must not have a null character") as caught:
                     call()
                 self.assertIsInstance(caught.exception, splitpoint.error)
                 self.assertEqual(caught.exception.code, "invalid")
@@ -494,16 +495,16 @@ class Errors(Scratch):
             return lambda: splitpoint.open(self.path(), **options)
 
         for call, message in (
-            (reach(mode=-1), "mode is 0 to 4294967295, not -1"),
-            (reach(mode=1 << 40), f"mode is 0 to 4294967295, not {1 << 40}"),
-            (reach(expected_records=-1), f"expected_records is 0 to {longest}, not -1"),
-            (reach(cache_bytes=-1), f"cache_bytes is 0 to {longest}, not -1"),
-            (reach(cache_bytes=1 << 64), f"cache_bytes is 0 to {longest}, not {1 << 64}"),
-            (reach(cache_bytes=10**5000), f"cache_bytes is 0 to {longest}, not a longer number"),
-            (lambda: count(1 << 63), f"by is {-1 << 63} to {(1 << 63) - 1}, not {1 << 63}"),
-            (lambda: count(-1 << 64), f"by is {-1 << 63} to {(1 << 63) - 1}, not {-1 << 64}"),
-            (lambda: attempt(0), "attempts is 1 or more, not 0"),
-            (lambda: attempt(-1), "attempts is 1 or more, not -1"),
+            (reach(mode=-1), "mode must be 0 to 4294967295, not -1"),
+            (reach(mode=1 << 40), f"mode must be 0 to 4294967295, not {1 << 40}"),
+            (reach(expected_records=-1), f"expected_records must be 0 to {longest}, not -1"),
+            (reach(cache_bytes=-1), f"cache_bytes must be 0 to {longest}, not -1"),
+            (reach(cache_bytes=1 << 64), f"cache_bytes must be 0 to {longest}, not {1 << 64}"),
+            (reach(cache_bytes=10**5000), f"cache_bytes must be 0 to {longest}, not a longer number"),
+            (lambda: count(1 << 63), f"by must be {-1 << 63} to {(1 << 63) - 1}, not {1 << 63}"),
+            (lambda: count(-1 << 64), f"by must be {-1 << 63} to {(1 << 63) - 1}, not {-1 << 64}"),
+            (lambda: attempt(0), "attempts must be 1 or more, not 0"),
+            (lambda: attempt(-1), "attempts must be 1 or more, not -1"),
         ):
             with self.assertRaises(ValueError) as caught:
                 call()

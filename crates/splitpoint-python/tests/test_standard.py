@@ -7,8 +7,10 @@ They come from the interpreter's `test` package and are not copied. Debian has i
 import dbm
 import importlib
 import os
+import pathlib
 import pickle
 import shelve
+import shutil
 import sys
 import unittest
 from unittest import mock
@@ -17,6 +19,8 @@ import splitpoint
 import splitpoint.dbm
 import splitpoint.shelve
 from scratch import Scratch
+
+FIXTURES = pathlib.Path(__file__).parents[2] / "splitpoint-legacy/tests/fixtures"
 
 try:
     from test import mapping_tests, test_dbm, test_shelve
@@ -153,6 +157,25 @@ class Dbm(Scratch):
             self.assertNotIsInstance(db, splitpoint.Table)
         with dbm.open(self.path(), "w") as db:
             self.assertIsInstance(db, splitpoint.Table)
+
+    @unittest.skipUnless(FIXTURES.is_dir(), "the old files are in the repository only")
+    def test_installed_it_reads_the_files_of_modules_that_python_lacks(self):
+        splitpoint.dbm.install()
+        # A Python without the library of gdbm, in which importing `dbm.gnu` is an error. No module of the
+        # standard library knows the format of db 1.85.
+        with mock.patch.dict(sys.modules, {"dbm.gnu": None}):
+            for name in "gdbm-std-512.gdbm", "db185-default.db":
+                path = self.path(name)
+                shutil.copy(FIXTURES / name, path)
+                self.assertEqual(dbm.whichdb(path), "dbm.splitpoint")
+                with dbm.open(path, "r") as db, splitpoint.open(path, "r") as table:
+                    self.assertGreater(len(db), 0)
+                    self.assertEqual(dict(db), dict(table))
+            with self.assertRaisesRegex(dbm.error, "splitpoint convert"):
+                dbm.open(self.path("gdbm-std-512.gdbm"), "w")
+        # What nobody opens stays so.
+        self.assertEqual(dbm.whichdb(__file__), "")
+        self.assertIsNone(dbm.whichdb(self.path("none")))
 
     def test_importing_patches_nothing(self):
         script = (

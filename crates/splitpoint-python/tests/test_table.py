@@ -312,6 +312,9 @@ class Batches(Scratch):
         self.assertEqual((len(found), found[-1]), (3001, None))
         self.assertEqual(self.table.get_many(["-", "1"], default=b""), [b"", b"value 1"])
         self.assertEqual(self.table.get_many([]), [])
+        for single in "10", b"10":
+            with self.assertRaisesRegex(TypeError, "iterable of bytes or str, not one of them"):
+                self.table.get_many(single)
 
     def test_put_many_stores_what_comes_before_an_error(self):
         def pairs():

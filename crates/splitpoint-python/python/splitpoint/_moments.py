@@ -138,7 +138,7 @@ class Transaction(_native.Transaction, _Moment, collections.abc.MutableMapping):
 def transact(table, function, durability, attempts):
     """Do what `Table.transact` says."""
     if attempts < 1:
-        raise make("invalid", None, f"attempts is 1 or more, not {attempts}", None)
+        raise make("invalid", None, f"attempts must be 1 or more, not {attempts}", None)
     pause_s = 0.0005
     for attempt in range(attempts):
         if attempt:

@@ -541,7 +541,7 @@ def _place(path):
     """Return a path, or a URL, as text."""
     place = os.fsdecode(path)
     if "\0" in place:
-        raise _errors.make("invalid", None, f"a path has no null character, as {place!r} has", None)
+        raise _errors.make("invalid", None, f"a path must not have a null character: {place!r}", None)
     return place
 
 

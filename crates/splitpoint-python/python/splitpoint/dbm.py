@@ -11,6 +11,7 @@ which is never done behind its back.
 """
 
 import dbm as _dbm
+import importlib as _importlib
 import sys as _sys
 import types as _types
 
@@ -58,8 +59,8 @@ def whichdb(filename):
 def install(default=True):
     """Let `dbm.open` and `shelve.open` use this module, until `uninstall`.
 
-    They open existing stores with it, and create new files with it if `default`; otherwise only where
-    no other module can. It replaces `dbm.whichdb` and adds to `dbm._names` and `dbm._modules`, which
+    They open existing stores with it, and old files whose own module this Python lacks; they create new
+    files with it if `default`, and otherwise only where no other module can. It replaces `dbm.whichdb` and adds to `dbm._names` and `dbm._modules`, which
     are private names of the standard library.
 
     >>> import dbm, splitpoint.dbm
@@ -101,11 +102,27 @@ _original_whichdb = _dbm.whichdb
 
 
 def _installed_whichdb(filename):
-    return _NAME if _is_store(filename) else _original_whichdb(filename)
+    if _is_store(filename):
+        return _NAME
+    found = _original_whichdb(filename)
+    # An empty name is that of a file that no module of the standard library opens.
+    is_read_here = found is not None and not _has_module(found) and _identified(filename)
+    return _NAME if is_read_here else found
+
+
+def _has_module(name):
+    try:
+        return bool(name) and bool(_importlib.import_module(name))
+    except ImportError:
+        return False
 
 
 def _is_store(filename):
+    return _identified(filename) == "Splitpoint store"
+
+
+def _identified(filename):
     try:
-        return _table.identify(filename) == "Splitpoint store"
+        return _table.identify(filename)
     except OSError:
-        return False
+        return None

@@ -103,8 +103,11 @@ impl Release for Array {
 /// # Errors
 ///
 /// `TypeError` for a type that holds no keys, `ValueError` for a null and for what the interface
-/// forbids, and what the exporter or a signal handler raises.
-pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -> PyResult<bool> {
+/// forbids, and what the exporter, a signal handler or `work` raises.
+pub(super) fn for_each(
+    source: &Bound<'_, PyAny>,
+    mut work: impl FnMut(&[u8]) -> PyResult<()>,
+) -> PyResult<bool> {
     let py = source.py();
     let mut row = 0;
     if let Some(export) = source.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
@@ -366,13 +369,13 @@ impl<'a> Column<'a> {
         &self,
         py: Python<'_>,
         first: &mut u64,
-        work: &mut impl FnMut(&[u8]),
+        work: &mut impl FnMut(&[u8]) -> PyResult<()>,
     ) -> PyResult<()> {
         let plain = self.keys.as_deref().map_or(self.format, |keys| keys.format);
         for at in self.start..self.end {
             match (self.key(at, *first)?, plain) {
-                (Some(key), Format::Number(_)) => super::keys::number(key, &mut *work),
-                (Some(key), _) => work(key),
+                (Some(key), Format::Number(_)) => super::keys::number(key, &mut *work)?,
+                (Some(key), _) => work(key)?,
                 (None, _) => {
                     return Err(PyValueError::new_err(format!(
                         "the key in row {first} is null; leave nulls out first, with `drop_null()` \

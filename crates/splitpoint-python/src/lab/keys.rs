@@ -1,8 +1,8 @@
 //! Keys from Python: any iterable of bytes or text, an array of numbers, or a column of Arrow.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyMemoryView};
 use splitpoint_lab::keys::{KeyBatch, KeyInput, KeySource, ReadError};
 
 use super::arrow;
@@ -20,12 +20,12 @@ const BATCH: usize = 4096;
 ///
 /// # Errors
 ///
-/// `TypeError` for what holds no keys, `ValueError` for a null, and what the iterable raises.
-pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -> PyResult<()> {
-    if source.is_instance_of::<PyBytes>() || source.is_instance_of::<PyString>() {
-        let message = "keys are an iterable of bytes or str, not one of them";
-        return Err(PyTypeError::new_err(message));
-    }
+/// `TypeError` for what holds no keys, `ValueError` for a null, and what the iterable or `work` raises.
+pub(super) fn for_each(
+    source: &Bound<'_, PyAny>,
+    mut work: impl FnMut(&[u8]) -> PyResult<()>,
+) -> PyResult<()> {
+    bytes::refuse_single(source)?;
     if arrow::for_each(source, &mut work)? {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -
         return for_each_number(&view, work);
     }
     for (index, key) in source.try_iter()?.enumerate() {
-        work(bytes::key(&key?)?.as_slice());
+        work(bytes::key(&key?)?.as_slice())?;
         if index % CHUNK == CHUNK - 1 {
             source.py().check_signals()?;
         }
@@ -72,7 +72,10 @@ fn is_of_numbers(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
     Ok(format.len() == 1 && "bBhHiIlLqQnNefd?c".contains(format))
 }
 
-fn for_each_number(view: &Bound<'_, PyMemoryView>, mut work: impl FnMut(&[u8])) -> PyResult<()> {
+fn for_each_number(
+    view: &Bound<'_, PyMemoryView>,
+    mut work: impl FnMut(&[u8]) -> PyResult<()>,
+) -> PyResult<()> {
     let dimension_count: usize = view.getattr("ndim")?.extract()?;
     let item_bytes: usize = view.getattr("itemsize")?.extract()?;
     if dimension_count != 1 {
@@ -92,21 +95,32 @@ fn for_each_number(view: &Bound<'_, PyMemoryView>, mut work: impl FnMut(&[u8])) 
         if is_swapped {
             swapped.clear();
             swapped.extend(bytes.iter().rev());
-            number(&swapped, &mut work);
+            number(&swapped, &mut work)?;
         } else {
-            number(bytes, &mut work);
+            number(bytes, &mut work)?;
         }
     }
     Ok(())
 }
 
 /// Calls `work` on a number of this machine as a key: its bytes, little-endian.
-pub(super) fn number(bytes: &[u8], mut work: impl FnMut(&[u8])) {
+pub(super) fn number(bytes: &[u8], mut work: impl FnMut(&[u8]) -> PyResult<()>) -> PyResult<()> {
     if cfg!(target_endian = "big") {
-        work(&bytes.iter().rev().copied().collect::<Vec<_>>());
+        work(&bytes.iter().rev().copied().collect::<Vec<_>>())
     } else {
-        work(bytes);
+        work(bytes)
     }
+}
+
+/// Adds a key to others in memory.
+///
+/// # Errors
+///
+/// `MemoryError`.
+pub(super) fn push(keys: &mut KeyBatch, key: &[u8]) -> PyResult<()> {
+    keys.reserve(1, key.len()).map_err(|_| PyMemoryError::new_err(()))?;
+    keys.push(key);
+    Ok(())
 }
 
 /// Keys in memory, as a source for the lab.
@@ -128,6 +142,7 @@ impl KeyInput for HeldInput<'_> {
     fn read_batch(&mut self, batch: &mut KeyBatch) -> Result<bool, ReadError> {
         let end = self.keys.len().min(self.next + BATCH);
         for key in self.keys.slice(self.next..end).iter() {
+            batch.reserve(1, key.len())?;
             batch.push(key);
         }
         self.next = end;

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use splitpoint_lab::keys::KeyBatch;
 use splitpoint_lab::study::{KeyFacts, Machine, Program};
-use splitpoint_lab::{KeySketch, PartialStats, Report, Setup, Specimen};
+use splitpoint_lab::{Error, KeySketch, PartialStats, Report, Setup, Specimen};
 
 use super::study::Study;
 use super::{buckets_for, keys, no_keys, raise, reduction_of, setup};
@@ -25,7 +25,7 @@ fn sampled(setup: Setup, sample_hashes: &Bound<'_, PyAny>) -> PyResult<Setup> {
         return match word.to_str()? {
             "auto" => Ok(setup.limit_hashes(HASHES_MAX)),
             word => {
-                let message = format!("sample_hashes is a number or 'auto', not {word:?}");
+                let message = format!("sample_hashes must be a number or 'auto', not {word:?}");
                 Err(error::invalid(sample_hashes.py(), &message))
             }
         };
@@ -89,6 +89,15 @@ impl Counts {
     fn stats(&self) -> MutexGuard<'_, PartialStats> {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Checks that there is memory for a copy, to which `more_keys` are added.
+    fn expect_memory(&self, more_keys: u64) -> Result<(), Error> {
+        let (setup, key_count) = {
+            let stats = self.stats();
+            (*stats.setup(), stats.key_count())
+        };
+        setup.expect_memory(key_count.saturating_add(more_keys))
+    }
 }
 
 #[pymethods]
@@ -105,7 +114,9 @@ impl Counts {
         let setup = Specimen::by_name(hash)
             .and_then(|specimen| setup(specimen, reduction, buckets, seed))
             .map_err(|error| raise(py, &error))?;
-        Ok(Self::new(PartialStats::new(sampled(setup, sample_hashes)?)))
+        let setup = sampled(setup, sample_hashes)?;
+        setup.expect_memory(0).map_err(|error| raise(py, &error))?;
+        Ok(Self::new(PartialStats::new(setup)))
     }
 
     #[staticmethod]
@@ -117,12 +128,14 @@ impl Counts {
     }
 
     fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.expect_memory(0).map_err(|error| raise(py, &error))?;
         let bytes = py.detach(|| self.stats().encode());
         objects::bytes(py, &bytes)
     }
 
     /// Returns the counts of the keys of both.
     fn merged(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.expect_memory(other.key_count()).map_err(|error| raise(py, &error))?;
         let merged = py.detach(|| {
             // One lock at a time: both may be the same.
             let mut merged = self.stats().clone();
@@ -154,25 +167,36 @@ pub(super) fn add_keys(
 ) -> PyResult<()> {
     let py = source.py();
     let counts: Vec<&Counts> = counts.iter().map(|counts| &**counts).collect();
-    let mut added: Vec<PartialStats> =
-        counts.iter().map(|counts| PartialStats::new(*counts.stats().setup())).collect();
+    let none_of = |counts: &&Counts| {
+        let setup = *counts.stats().setup();
+        setup.expect_memory(0).map(|()| PartialStats::new(setup))
+    };
+    let added: Result<Vec<PartialStats>, Error> = counts.iter().map(none_of).collect();
+    let mut added = added.map_err(|error| raise(py, &error))?;
     let (mut batch, mut added_keys) = (KeyBatch::default(), KeySketch::default());
     let mut count = |added: &mut [PartialStats], batch: &mut KeyBatch| {
-        py.detach(|| {
+        let counted = py.detach(|| {
             for stats in added {
+                stats.reserve(batch.len())?;
                 batch.iter().for_each(|key| stats.add(key));
             }
             batch.iter().for_each(|key| added_keys.add(key));
+            Ok(())
         });
         batch.clear();
+        counted.map_err(|error| raise(py, &error))
     };
     keys::for_each(source, |key| {
-        batch.push(key);
-        if batch.key_bytes() >= BATCH_BYTES {
-            count(&mut added, &mut batch);
-        }
+        keys::push(&mut batch, key)?;
+        if batch.key_bytes() >= BATCH_BYTES { count(&mut added, &mut batch) } else { Ok(()) }
     })?;
-    count(&mut added, &mut batch);
+    count(&mut added, &mut batch)?;
+    // Before any is merged, so that all keys count or none.
+    counts
+        .iter()
+        .zip(&added)
+        .try_for_each(|(counts, added)| counts.stats().reserve(added.key_count() as usize))
+        .map_err(|error| raise(py, &error))?;
     sketch.keys().merge(&added_keys);
     // The setups are the same, so this does not fail.
     let merged = py.detach(|| {

@@ -5,15 +5,15 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use splitpoint_lab::document::Look;
 use splitpoint_lab::drive::{self, Limits};
-use splitpoint_lab::keys::{Done, DuplicatePolicy, KeyBatch, Keys, Phase, Watch};
+use splitpoint_lab::keys::{Done, DuplicatePolicy, KeyBatch, Keys, Phase, ReadError, Watch};
 use splitpoint_lab::study::{Machine, Program};
 use splitpoint_lab::{Error, KeyPositions, KeySample, Report, Setup, Specimen, report};
 
-use super::keys::{HeldKeys, for_each};
+use super::keys::{HeldKeys, for_each, push};
 use super::own::Calls;
 use super::{buckets_for, no_keys, raise, reduction_of, setup};
 use crate::{error, number};
@@ -129,17 +129,20 @@ impl Plan {
         Ok(setup.sample_hashes(self.sample_hashes))
     }
 
-    fn run(&self, held: HeldKeys, watch: &mut Watching) -> Result<splitpoint_lab::Study, String> {
+    fn run(
+        &self,
+        held: HeldKeys,
+        watch: &mut Watching,
+    ) -> Result<splitpoint_lab::Study, Unmeasured> {
         // They are in memory already, so the limit is only for the counts.
         let keys = Keys::read(Box::new(held), self.duplicates, u64::MAX, watch);
-        let mut keys = keys.map_err(|error| error.to_string())?;
+        let mut keys = keys?;
         "keys".clone_into(&mut keys.facts_mut().source);
         let setups: Vec<Setup> = self
             .specimens
             .iter()
             .map(|specimen| self.setup(specimen, keys.len()))
-            .collect::<Result<_, Error>>()
-            .map_err(|error| error.to_string())?;
+            .collect::<Result<_, Error>>()?;
         let (mut positions, mut sample) = (KeyPositions::default(), KeySample::new(BLAMED_KEYS));
         for key in keys.held().into_iter().flat_map(KeyBatch::iter) {
             positions.add(key);
@@ -152,7 +155,7 @@ impl Plan {
             }
             report
         });
-        let outcome = outcome.map_err(|error| error.to_string())?;
+        let outcome = outcome?;
         let program =
             Program { version: env!("CARGO_PKG_VERSION").to_owned(), ..Program::default() };
         let facts = keys.facts().clone();
@@ -160,6 +163,28 @@ impl Plan {
         study.interruption = outcome.interruption;
         study.reports = outcome.results;
         Ok(study)
+    }
+}
+
+/// Why there is no measurement.
+enum Unmeasured {
+    NoMemory,
+    /// In words.
+    Other(String),
+}
+
+impl From<ReadError> for Unmeasured {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NoMemory { .. } => Self::NoMemory,
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Unmeasured {
+    fn from(error: Error) -> Self {
+        Self::Other(error.to_string())
     }
 }
 
@@ -215,13 +240,16 @@ pub(super) fn measure(
             limits: Limits { memory_bytes, thread_count: threads },
         };
         let mut held = HeldKeys::default();
-        for_each(keys, |key| held.0.push(key))?;
+        for_each(keys, |key| push(&mut held.0, key))?;
         if held.0.is_empty() {
             return Err(no_keys(py));
         }
         let mut watch = Watching(calls.clone());
         let study = watched(py, &calls, || plan.run(held, &mut watch))?;
-        study.map(Study::new).map_err(|message| error::invalid(py, &message))
+        study.map(Study::new).map_err(|failed| match failed {
+            Unmeasured::NoMemory => PyMemoryError::new_err(()),
+            Unmeasured::Other(message) => error::invalid(py, &message),
+        })
     };
     let measured = measured();
     // After an error too: the lab itself never forgets a function.

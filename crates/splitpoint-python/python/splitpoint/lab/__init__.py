@@ -79,7 +79,7 @@ def measure(
     2
     """
     if duplicates not in ("remove", "keep"):
-        raise ValueError(f"duplicates is 'remove' or 'keep', not {duplicates!r}")
+        raise ValueError(f"duplicates must be 'remove' or 'keep', not {duplicates!r}")
     hashes = [hashes] if callable(hashes) else _several("hashes", hashes, "names or functions")
     if not hashes:
         raise ValueError("hashes names no function")
