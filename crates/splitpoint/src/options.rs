@@ -539,7 +539,8 @@ impl Options {
     /// Sets how long an open waits for others to close the file before it fails with
     /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); by default it does not wait. The timeout
     /// covers all waits of an open together. Locks that others hold only for a moment are retried
-    /// for up to a second, whatever the timeout.
+    /// for up to a second, whatever the timeout. [`open_with`](crate::open_with) waits as long for
+    /// the tables of other access methods.
     ///
     /// On a handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) it also bounds how
     /// long each change waits for its turn, and the default is 10 seconds. With `PerCall` it bounds
