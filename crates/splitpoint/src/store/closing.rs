@@ -81,6 +81,8 @@ impl Store {
             }
         } else {
             let has_checksums = writer.mark == Mark::Clean && writer.superblock.index_crc.is_some();
+            // If not, the file may be a copy, of which perhaps nothing is durable.
+            let is_of_file = self.region.live().is_of_file(self.region.storage().identity());
             if has_checksums && !self.takes_turns() {
                 self.region.write_unsynced(&mut writer.superblock, None)?;
                 // The first sync must cover the superblocks: nothing else proves that changes
@@ -88,11 +90,15 @@ impl Store {
                 if !mutant::is_made(Mutant::SyncsWithoutSuperblocks) {
                     writer.log.mark_file_unsynced(SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
                 }
-            } else {
+            } else if is_of_file || !self.takes_turns() {
                 self.region.write_superblock(&mut writer.superblock, false)?;
+            } else {
+                // A sync by turns covers only what comes behind the durable LSN.
+                let superblock = self.region.place_superblock(&writer.superblock, false)?;
+                self.sync_file()?;
+                writer.superblock = superblock;
             }
-            if !self.region.live().is_of_file(self.region.storage().identity()) {
-                // The file may be a copy, of which perhaps nothing is durable.
+            if !is_of_file {
                 writer.log.mark_file_unsynced(self.region.view.file_bytes());
             }
             self.region.set_identity();
@@ -322,9 +328,9 @@ mod tests {
         }
     }
 
-    /// Returns whether the first sync of a session covers the whole file of a store of 2 MB.
-    fn is_all_synced(disk: &SimDisk) -> bool {
-        let db = disk.open(&buffered(Sharing::Exclusive)).expect("it opens");
+    /// Returns whether the first change of a session syncs the whole file of a store of 2 MB.
+    fn is_all_synced(disk: &SimDisk, sharing: Sharing) -> bool {
+        let db = disk.open(&buffered(sharing)).expect("it opens");
         assert_eq!(db.recovery(), Recovery::Clean);
         let file_bytes = disk.file().len() as u64;
         db.put_with("key", "value", Durability::Sync).expect("there is room");
@@ -333,13 +339,17 @@ mod tests {
 
     #[test]
     fn the_first_sync_of_a_file_that_may_be_a_copy_covers_all_of_it() {
+        let all = [Sharing::Exclusive, Sharing::Shared, Sharing::PerCall];
         let disk = SimDisk::new();
         let db = disk.open(&buffered(Sharing::Exclusive)).unwrap();
         (0..100_u32).for_each(|i| db.put(i.to_le_bytes(), vec![7; 20_000]).unwrap());
         db.close().unwrap();
-        let next_boot = disk.lose_power(u64::MAX);
-        assert!(is_all_synced(&next_boot));
-        assert!(!is_all_synced(&SimDisk::with_file(&disk.file())), "its own file");
+        for sharing in all {
+            let next_boot = disk.lose_power(u64::MAX);
+            assert!(is_all_synced(&next_boot, sharing), "{sharing:?}");
+            let own = SimDisk::with_file(&disk.file());
+            assert!(!is_all_synced(&own, sharing), "{sharing:?}, its own file");
+        }
     }
 
     /// Its index is not in a file.
