@@ -417,7 +417,6 @@ mod tests {
     }
 
     /// Only the handle that has created it thinks that there is nothing to lose.
-    #[cfg(not(miri))]
     #[test]
     fn an_empty_store_that_another_handle_by_turns_has_synced_is_there_to_stay() {
         for sharing in [Sharing::Shared, Sharing::PerCall] {
