@@ -368,7 +368,7 @@ impl GdbmFile {
             match self.element(bytes, at) {
                 Ok(item) => {
                     let key_start = bytes[at + 4..][..START_BYTES].try_into().expect("4 bytes");
-                    bucket.stored.push(Stored { hash, key_start });
+                    bucket.stored.push(Stored { at: offset + at as u64, hash, key_start });
                     bucket.items.push(item);
                 }
                 Err(fault) => {
@@ -417,11 +417,14 @@ impl GdbmFile {
             && (1..=elements).contains(&count)
     }
 
-    /// Keeps the pairs whose hash is that of their key.
-    fn verified(&self, bucket: Bucket, budget: &Budget) -> Result<Unit> {
+    /// Keeps the pairs whose hash is that of their key, except those that were `tested` before.
+    fn verified(&self, bucket: Bucket, tested: &mut Tested, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit::default();
         for (item, stored) in bucket.items.into_iter().zip(bucket.stored) {
             let Piece::At { offset, bytes } = item.key else { continue };
+            if !tested.insert(stored.at) {
+                continue;
+            }
             // A bucket has the first bytes of its keys. If they differ, we need not read a long
             // key.
             let mut start = [0; START_BYTES];
@@ -456,8 +459,29 @@ impl GdbmFile {
 /// The data beside the address of a record in its bucket.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
+    /// Its place, in bytes from the start of the file.
+    at: u64,
     hash: u32,
     key_start: [u8; START_BYTES],
+}
+
+/// The elements that a search for buckets has tested.
+///
+/// The search tries a bucket at every fourth byte, and the elements of a real one pass for those of
+/// most places inside it: without this, each key would be read a hundred times. Only places that
+/// overlap share elements, so one entry for every fourth byte of a bucket is enough.
+struct Tested(Vec<u64>);
+
+impl Tested {
+    fn new(bucket_bytes: usize) -> Self {
+        Self(vec![u64::MAX; bucket_bytes.div_ceil(4)])
+    }
+
+    /// Returns whether the element at `offset` is new.
+    fn insert(&mut self, offset: u64) -> bool {
+        let index = offset / 4 % self.0.len() as u64;
+        std::mem::replace(&mut self.0[index as usize], offset) != offset
+    }
 }
 
 /// The contents of a bucket.
@@ -571,6 +595,7 @@ impl Loose for GdbmFile {
         const CHUNK_BYTES: usize = 1 << 20;
         let bucket_bytes = self.header.bucket_bytes as usize;
         let mut chunk = vec![0; CHUNK_BYTES + bucket_bytes];
+        let mut tested = Tested::new(bucket_bytes);
         let mut start = 0;
         while start < self.source.file_bytes() && !budget.is_spent() {
             let filled = self.source.read_at(start, &mut chunk)?;
@@ -580,7 +605,7 @@ impl Loose for GdbmFile {
                     continue;
                 }
                 let bucket = self.decode(start + at as u64, &chunk[at..end], end - at);
-                let unit = self.verified(bucket, budget)?;
+                let unit = self.verified(bucket, &mut tested, budget)?;
                 if !unit.items.is_empty() {
                     visit(unit)?;
                 }

@@ -9,7 +9,7 @@ use crate::command::target::{Format, LeftOut, Target};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::number::{count, counted};
+use crate::number::{count, counted, grouped};
 use crate::progress::{Progress, Total};
 use crate::store;
 
@@ -171,7 +171,7 @@ fn tell(args: &Args, damages: &[Doubt], saved: &Saved, keep: Keep, console: Cons
         "saved {} of `{file}` to `{}`, {} in doubt",
         counted(*records, "record"),
         saving.output.display(),
-        doubtful.len()
+        grouped(count(doubtful.len()))
     ));
     if several.keys > 0 && args.duplicates.is_some() {
         console.note(format_args!("{}", several.kept(keep)));

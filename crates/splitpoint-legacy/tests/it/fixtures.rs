@@ -59,6 +59,23 @@ fn every_value_of_a_key_is_read() {
     }
 }
 
+/// A salvage looks for what a scan does not find; of a sound file it says no more than a scan.
+#[test]
+fn a_salvage_of_a_sound_file_reports_no_damage() {
+    for name in names() {
+        let file = open(&files_of(&name)[0]).unwrap();
+        let is_sound = file.survey().unwrap().doubt_count == 0;
+        let mut saved = 0;
+        let doubts = file.salvage(|_, is_doubtful| {
+            saved += usize::from(!is_doubtful);
+            Ok(())
+        });
+        let doubts = doubts.unwrap();
+        assert_eq!(saved, expected(&name).len(), "{name}");
+        assert!(!is_sound || doubts.is_empty(), "{name}: {doubts:?}");
+    }
+}
+
 #[test]
 fn every_sample_is_known_by_its_content() {
     for name in names() {

@@ -166,6 +166,7 @@ fn a_salvage_finds_the_buckets_that_nothing_leads_to() {
     for (name, from, to) in [
         // The offset and size of the directory.
         ("gdbm-std-512", 8, 20),
+        ("gdbm-std-4096", 8, 20),
         ("gdbm-be-std-word", 8, 20),
         ("gdbm-i386-off32-word", 8, 16),
         // The number of buckets.
