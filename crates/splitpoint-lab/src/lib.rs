@@ -39,6 +39,7 @@ mod memory;
 pub mod number;
 pub mod occupancy;
 pub mod paging;
+mod pairs;
 pub mod paper;
 mod partial;
 pub mod probability;

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use splitpoint::linear::Geometry;
 use splitpoint::stats::Ideal;
 
-use crate::probability::{chi_square_lower, chi_square_upper, poisson_at_least, poisson_at_most};
+use crate::pairs::{Equal, PairChance};
+use crate::probability::{chi_square_lower, chi_square_upper, poisson_at_most};
 
 /// With fewer pairs in one bucket than this, their number is compared with Poisson instead of
 /// chi-square.
@@ -156,13 +157,6 @@ impl Occupancy {
         n * (n - 1.0).max(0.0) / 2.0 * self.ideal.pair_probability()
     }
 
-    /// Returns the probability that an ideal hash gives as many pairs or more, by Poisson, which is
-    /// exact enough for few pairs.
-    pub fn pair_p(&self) -> f64 {
-        let pairs = u64::try_from(self.pair_count()).unwrap_or(u64::MAX);
-        poisson_at_least(pairs, self.pair_count_ideal())
-    }
-
     /// Returns Pearson's chi-square of the buckets, or `None` without two buckets and two keys.
     ///
     /// `sum of (c - n p)^2 / (n p)`, of `m - 1` degrees. Its variance for any number of keys is
@@ -188,39 +182,40 @@ impl Occupancy {
         Some(Test { value, dof, z, p: chi_square_upper(value, dof) })
     }
 
-    /// Returns the probability that an ideal hash spreads the keys as unevenly or more so.
+    /// Returns the probability that an ideal hash spreads the keys as unevenly or more so: that it
+    /// puts as many pairs of keys into one bucket.
     ///
-    /// It uses the number of pairs where an ideal hash gives few, else [`Self::chi_square`]. Both
-    /// are approximations, and far too small for a few keys in one bucket; so it is at least `m^(1 - n)`, the
-    /// probability that all `n` keys are in one of `m` buckets.
+    /// Exact for up to 64 keys; beyond, the p of [`Self::chi_square`] with the skewness that it has
+    /// in this table.
     pub fn spread_p(&self) -> f64 {
-        let p = match self.chi_square() {
-            Some(chi_square) if self.pair_count_ideal() >= PAIRS_FEW => chi_square.p,
-            Some(_) => self.pair_p(),
-            None => 1.0,
-        };
-        p.max(self.one_bucket_p())
-    }
-
-    /// Returns the probability that an ideal hash puts all keys into one bucket, the most uneven
-    /// spread: `m^(1 - n)`, and more where the buckets have unequal chances.
-    fn one_bucket_p(&self) -> f64 {
-        let further_keys = self.key_count.saturating_sub(1) as f64;
-        (self.bucket_count.max(1) as f64).powf(-further_keys)
+        self.pair_chance().at_least(self.pair_count())
     }
 
     /// Returns the probability that an ideal hash spreads the keys as evenly or more so.
+    ///
+    /// Exact for up to 64 keys; beyond, by Poisson where an ideal hash gives few pairs, else by
+    /// [`Self::chi_square`].
     pub fn even_p(&self) -> f64 {
-        match self.chi_square() {
+        let pairs = self.pair_count();
+        let exact = self.pair_chance().at_most(pairs);
+        exact.unwrap_or_else(|| match self.chi_square() {
             Some(Test { value, dof, .. }) if self.pair_count_ideal() >= PAIRS_FEW => {
                 chi_square_lower(value, dof)
             }
-            Some(_) => {
-                let pairs = u64::try_from(self.pair_count()).unwrap_or(u64::MAX);
+            _ => {
+                let pairs = u64::try_from(pairs).unwrap_or(u64::MAX);
                 poisson_at_most(pairs, self.pair_count_ideal())
             }
-            None => 1.0,
-        }
+        })
+    }
+
+    fn pair_chance(&self) -> PairChance {
+        let equal = |kind: &Kind| Equal {
+            probability: 1.0 / kind.choices.max(1) as f64,
+            bucket_count: kind.bucket_count_by_size.values().sum(),
+        };
+        let buckets: Vec<Equal> = self.kinds.iter().map(equal).collect();
+        PairChance::new(&buckets, self.key_count)
     }
 
     /// Returns how well the sizes of the buckets fit those of an ideal hash, or `None` if fewer

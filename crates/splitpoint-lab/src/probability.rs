@@ -27,6 +27,12 @@ pub fn poisson_at_most(count: u64, mean: f64) -> f64 {
     gamma_tails(count as f64 + 1.0, mean).1
 }
 
+/// Returns the probability that a gamma variable of this shape, with a scale of 1, is `value` or
+/// more.
+pub(crate) fn gamma_at_least(shape: f64, value: f64) -> f64 {
+    gamma_tails(shape, value).1
+}
+
 /// Returns the exact probability that `count` tosses of a coin are as unbalanced as `heads` heads,
 /// or more so, on either side.
 ///
