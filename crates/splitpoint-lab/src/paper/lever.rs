@@ -26,7 +26,7 @@ pub struct Runs<'a> {
 /// Puts the numbers of Lever's paper beside ours; without a trace, only what follows from them.
 ///
 /// His throughput cannot be had. In its place stand the nodes and cache lines of a lookup: a kernel that
-/// is faster than the reference in the paper, and cheaper here, is in shape.
+/// is faster than the reference in the paper, and cheaper here, has the same shape.
 ///
 /// # Errors
 ///

@@ -40,7 +40,7 @@ impl Mark {
     pub fn words(self) -> &'static str {
         match self {
             Self::Exact => "exact",
-            Self::InShape => "in shape",
+            Self::InShape => "same shape",
             Self::DidNotHold => "did not hold here",
             Self::NotReproducible => "not reproducible",
         }

@@ -19,9 +19,9 @@ const DATA_OFFSET: u64 = 152;
 /// How the objects of a cache lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectLayout {
-    /// Dentries of 2.2: 31 a page, 128 bytes apart, after one of four colours.
+    /// Dentries of 2.2: 31 a page, 128 bytes apart, after one of four colors.
     Dentry22,
-    /// Dentries of 2.4.0: 30 a page, behind the head of the slab, after one of three colours.
+    /// Dentries of 2.4.0: 30 a page, behind the head of the slab, after one of three colors.
     Dentry24,
     /// Dentries of 6.x: 21 a page, in a shuffled order.
     Dentry6,

@@ -299,7 +299,7 @@ fn figure(curves: &[LoadCurve], is_good: bool) -> Figure {
     let y = Axis::new(
         Scale::log([1.0, highest * 1.1], [254.0, 24.0]),
         5,
-        "probes of a hit (ratio scale)",
+        "probes of a hit (log scale)",
     );
     let ideals = curves.first().map(|curve| ideals(curve));
     let ideals = ["ideal", "line-ideal"].into_iter().zip(ideals.iter().flatten());

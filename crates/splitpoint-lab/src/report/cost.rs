@@ -264,7 +264,7 @@ impl Scales {
             ticks: ticks.collect(),
             title: "table bits: logarithm of the number of buckets",
         };
-        let y = Axis::new(self.y, 5, "cost of a hit, 1 = ideal (ratio scale)");
+        let y = Axis::new(self.y, 5, "cost of a hit, 1 = ideal (log scale)");
         let ideal = self.y.at(1.0);
         let [left, right] = SIDES;
         html! {

@@ -80,7 +80,7 @@ fn drawing(entries: &[Entry<'_>]) -> Markup {
         ticks: ticks.map(|bits| Tick { at: of_bits.at(bits), label: label(bits) }).collect(),
         title: "bits: an ideal hash goes as far once in 2^bits",
     };
-    let y = Axis::new(of_cost, 5, "cost of a hit, 1 = ideal (ratio scale)");
+    let y = Axis::new(of_cost, 5, "cost of a hit, 1 = ideal (log scale)");
     let ([bottom, top], ideal, end) = (of_cost.ends(), of_cost.at(1.0), of_bits.at(FAILURE_BITS));
     html! {
         (frame(&x, &y))

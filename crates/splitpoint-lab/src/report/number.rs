@@ -37,7 +37,8 @@ pub(super) fn expected(number: f64) -> String {
 /// Returns a share of 1 in percent.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
-    let decimals = if percent == 0.0 || percent >= 9.995 { 1 } else { 2 };
+    // Less than rounding leaves of nothing is nothing.
+    let decimals = if percent < 1e-9 || percent >= 9.995 { 1 } else { 2 };
     // Which must not stand alone on the next line.
     format!("{}\u{a0}%", fixed(percent, decimals))
 }
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn shares_have_the_digits_that_matter() {
         assert_eq!(
-            [percent(0.5), percent(0.001_23), percent(0.0)],
+            [percent(0.5), percent(0.001_23), percent(9e-15)],
             ["50.0\u{a0}%", "0.12\u{a0}%", "0.0\u{a0}%"]
         );
     }

@@ -64,7 +64,7 @@ impl Scale {
 
     fn round_values(self, count: usize) -> Vec<f64> {
         let decades = (self.to / self.from).log10();
-        if !self.is_log || decades < 0.7 {
+        if !self.is_log || decades < 0.8 {
             return self.multiples(round_up((self.to - self.from) / count.max(1) as f64));
         }
         let (first, last) = (self.from.log10().floor() as i32, self.to.log10().ceil() as i32);
@@ -115,6 +115,7 @@ mod tests {
             labels(Scale::log([0.9, 1.3], [0.0, 1.0]), 4),
             ["0.9", "1", "1.1", "1.2", "1.3"]
         );
+        assert_eq!(labels(Scale::log([0.9, 4.8], [0.0, 1.0]), 5), ["1", "2", "3", "4"]);
         assert_eq!(labels(Scale::log([0.9, 12.0], [0.0, 1.0]), 4), ["1", "2", "5", "10"]);
         assert_eq!(labels(Scale::log([1.0, 1e6], [0.0, 1.0]), 3), ["1", "100", "10k", "1M"]);
         assert_eq!(labels(Scale::linear([5.0, 5.0], [0.0, 1.0]), 2), ["5", "5.5", "6"]);

@@ -24,10 +24,10 @@ pub(super) fn section(timings: &[Timing]) -> Vec<Block> {
     drawn.sort_by(|one, other| one.latency_ns.median.total_cmp(&other.latency_ns.median));
     let left_out = drawn.len().saturating_sub(DRAWN_MAX);
     drawn.truncate(DRAWN_MAX);
-    let words = "Median of several runs, and the fastest and the slowest of them; the first, which \
-                 warms the caches, is told apart. Latency counts where the next hash waits for \
-                 this one, as lookups that follow each other do; throughput where many are \
-                 computed at once.";
+    let words = "The mark is the median of several runs, the line has the middle half of them; the \
+                 first run, which warms the caches, is listed apart. Latency counts where the \
+                 next hash waits for this one, as lookups that follow each other do; throughput \
+                 where many are computed at once.";
     vec![
         Block::Prose(words.into()),
         Block::Figures(vec![figure(&drawn, left_out)]),
@@ -72,14 +72,15 @@ fn drawing(drawn: &[&Timing], height: f64) -> Markup {
     let longest = drawn.iter().map(|timing| timing.hash.chars().count()).max().unwrap_or(0);
     let ends = [(6.6 * longest as f64 + 14.0).clamp(60.0, 220.0), 408.0];
     let spreads = || drawn.iter().flat_map(|timing| [&timing.latency_ns, &timing.throughput_ns]);
-    let least = spreads().map(|spread| spread.min).filter(|&ns| ns > 0.0).fold(1e9, f64::min);
-    let most = spreads().map(|spread| spread.max).fold(least, f64::max);
+    let halves = || spreads().map(middle_half);
+    let least = halves().map(|[first, _]| first).filter(|&ns| ns > 0.0).fold(1e9, f64::min);
+    let most = halves().map(|[_, last]| last).fold(least, f64::max);
     let x = Scale::log([least * 0.9, most * 1.1], ends);
     let bottom = height - 36.0;
     let y = Axis { scale: Scale::linear([0.0, 1.0], [bottom, 14.0]), ticks: Vec::new(), title: "" };
     let ticks: Vec<Tick> = x.ticks(5);
     let lines: Vec<Tick> = ticks.clone();
-    let x_axis = Axis { scale: x, ticks, title: "ns per key (ratio scale)" };
+    let x_axis = Axis { scale: x, ticks, title: "ns per key (log scale)" };
     html! {
         g.axis { @for tick in &lines {
             line x1=(at(tick.at)) x2=(at(tick.at)) y1="14" y2=(at(bottom)) {}
@@ -94,10 +95,23 @@ fn drawing(drawn: &[&Timing], height: f64) -> Markup {
     }
 }
 
+/// Returns the ends of the middle half of the runs, or of all if there are few. A run during which
+/// another program had the processor can take a hundred times as long; the axis must not follow it.
+fn middle_half(spread: &Spread) -> [f64; 2] {
+    let mut runs = spread.runs.clone();
+    runs.sort_by(f64::total_cmp);
+    let quarter = runs.len() / 4;
+    match runs.get(quarter..runs.len() - quarter) {
+        Some([first, .., last]) => [*first, *last],
+        _ => [spread.min, spread.max],
+    }
+}
+
 fn spread(spread: &Spread, x: Scale, y: f64, is_latency: bool) -> Markup {
-    let [min, median, max] = [spread.min, spread.median, spread.max].map(|ns| x.at(ns));
+    let [first, last] = middle_half(spread).map(|ns| x.at(ns));
+    let median = x.at(spread.median);
     html! {
-        path.range d={ "M" (at(min)) " " (at(y)) "H" (at(max)) } {}
+        path.range d={ "M" (at(first)) " " (at(y)) "H" (at(last)) } {}
         @if is_latency { circle.measured cx=(at(median)) cy=(at(y)) r="4" {} }
         @else {
             path.hollow d={ "M" (at(median)) " " (at(y - 4.0)) "l4 4l-4 4l-4 -4Z" } {}
@@ -138,4 +152,18 @@ fn table(timings: &[Timing]) -> Table {
         table.push(cells);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_interrupted_does_not_stretch_the_line() {
+        let runs: Vec<f64> = (1..15).map(f64::from).chain([1e3]).collect();
+        let spread = Spread { runs, min: 1.0, max: 1e3, ..Spread::default() };
+        assert_eq!(middle_half(&spread), [4.0, 12.0]);
+        let spread = Spread { runs: Vec::new(), ..spread };
+        assert_eq!(middle_half(&spread), [1.0, 1e3], "a study of an earlier version");
+    }
 }

@@ -365,8 +365,9 @@ fn order(part: &'static str, rows: &[Row], measured: &[Result<Cost, String>]) ->
     (pair_count > 0).then(|| {
         let ours = format!("{same_count} of {pair_count} pairs in the same order");
         let holds = 4 * same_count >= 3 * pair_count;
-        Finding::new(part, "order of the kernels", "faster first", ours, Mark::shape(holds))
-            .note("in shape from three pairs of four; differences among the best are mostly noise")
+        Finding::new(part, "order of the kernels", "faster first", ours, Mark::shape(holds)).note(
+            "same shape from three pairs of four; differences among the best are mostly noise",
+        )
     })
 }
 

@@ -108,7 +108,7 @@ pub(super) struct Dot {
     pub(super) ideal: Option<f64>,
 }
 
-/// Returns a picture of groups of marks side by side, on an axis of ratios.
+/// Returns a picture of groups of marks side by side, on a log scale.
 pub(super) fn dots(
     id: String,
     title: &str,

@@ -20,7 +20,7 @@ pub fn replay(study: &ReplayStudy) -> Document {
         traces => format!("Replay of {}", counted(traces.len() as u64, "trace")).into(),
     };
     let subtitle = format!(
-        "The kernel's tables under real lookups, beside an ideal hash. Addresses are modelled: {}.",
+        "The kernel's tables under real lookups, beside an ideal hash. Addresses are modeled: {}.",
         counted(study.seed_count, "seed")
     );
     Document { title, subtitle: subtitle.into(), sections: sections(study) }

@@ -139,7 +139,7 @@ fn lines_by_era(trace: &TraceReplay, id: &str) -> Option<Block> {
     }
     let title = "Cache lines that a lookup reads, by kernel";
     let summary = format!(
-        "Lines of {LINE_BYTES} bytes on an axis of ratios, each kernel at the size of its time. {}",
+        "Lines of {LINE_BYTES} bytes on a log scale, the tables of each kernel at the sizes of its time. {}",
         in_words(&groups, &eras)
     );
     let picture = dots(format!("{id}-lines"), title, summary, &eras, &groups, "cache lines");

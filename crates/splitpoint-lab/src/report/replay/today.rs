@@ -57,7 +57,7 @@ fn then_and_now(traces: &[&TraceReplay]) -> Vec<Figure> {
             let dot = |row: &TodayReplay| {
                 let style = usize::from(row.era == "6.x");
                 let is_shown = style == 0 || is_real(row, &trace.today);
-                // An axis of ratios has no zero: one more, the line of the bucket.
+                // A log scale has no zero: one more, the line of the bucket.
                 let [value, ideal] = [row.visited.mean, row.visited_ideal.mean].map(|it| 1.0 + it);
                 is_shown.then_some(Dot { style, value, ideal: Some(ideal) })
             };
@@ -66,8 +66,8 @@ fn then_and_now(traces: &[&TraceReplay]) -> Vec<Figure> {
         let groups: Vec<_> = traces.iter().map(group).collect();
         let title = format!("The {} table: what a lookup looks at", kind.name());
         let summary =
-            "The bucket and the nodes of its chain, on an axis of ratios. Each kernel has the \
-                       size of its time."
+            "Counts the bucket and the nodes of its chain, on a log scale. The tables of each \
+                       kernel have the sizes of its time."
                 .to_owned();
         let id = format!("today-{}", kind.name());
         dots(id, &title, summary, &names, &groups, "bucket and nodes")
@@ -159,7 +159,7 @@ fn breaks(traces: &[&TraceReplay], attacks: &[NameAttack]) -> Vec<Line> {
             "{} names of 24 bytes, made in no time from the address of their directory, are all in one \
              bucket of {}: {} nodes a lookup. Every step of the mixing can be undone, so that all 32 \
              bits of the hashes are equal and no size helps. The address of the directory is a secret \
-             of the kernel: that is the whole defence.",
+             of the kernel: that is the whole defense.",
             grouped(attack.name_count),
             grouped(attack.bucket_count),
             visits(attack.visited.max),
