@@ -26,7 +26,6 @@ use crate::piece::{lines_of, piece_of};
 use crate::region::LivePool;
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, Space};
-use crate::storage::neighbours::Neighbours;
 use crate::storage::reader_table::is_glanced_at;
 use crate::storage::{Backing, HUGE_BYTES, Storage, WordMap};
 use crate::testing::meanwhile::{self, Point};
@@ -824,8 +823,8 @@ impl Extents {
         let end = self.space.end() * GRANULE_BYTES;
         // Another process may be reading an old piece of the index or the log there; a later close
         // truncates the file.
-        let is_looked_at = self.region.pins.is_pinned_elsewhere()
-            || self.region.storage().neighbours().is_some_and(Neighbours::is_read_by_lock);
+        let is_looked_at =
+            self.region.pins.is_pinned_elsewhere() || self.region.storage().is_read_by_lock();
         let file_bytes = self.region.storage().file_bytes();
         if end < file_bytes && !is_looked_at {
             if is_glanced_at(self.region.storage()) {

@@ -212,6 +212,14 @@ pub(crate) fn is_any_place_locked(file: &File) -> io::Result<bool> {
     Ok(i32::from(lock.l_type) != libc::F_UNLCK && lock.l_start >= first.0.cast_signed())
 }
 
+/// Returns whether somebody else has a lock on a byte: another process, or a description. Locks of this
+/// process do not count, not even one of the whole file.
+pub(super) fn is_locked_by_others(file: &File, byte: LockByte) -> io::Result<bool> {
+    let mut lock = lock_of(byte, 1, libc::F_WRLCK);
+    call(file, libc::F_GETLK, &mut lock)?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
 /// Returns whether a lock of a byte would have to wait.
 fn conflicts(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool> {
     let (byte, byte_count) = with_closing(byte);

@@ -20,6 +20,7 @@ use rustix::mm::MsyncFlags;
 
 use self::view::View;
 use self::windows::{MappedPiece, Windows};
+use super::byte_locks::{self, LockByte};
 use super::claim::{Claims, Room, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::limits::locked_bytes_max;
@@ -245,6 +246,14 @@ impl Storage for Mapped {
             Lock::Description(neighbours) | Lock::ByTurns(neighbours, ..) => Some(neighbours),
             Lock::Byte(_) => None,
         }
+    }
+
+    fn is_read_by_lock(&self) -> bool {
+        let Some(neighbours) = self.neighbours() else {
+            let is_locked = |file| byte_locks::is_locked_by_others(file, LockByte::pin(0));
+            return self.file.checked().and_then(is_locked).unwrap_or(true);
+        };
+        neighbours.is_read_by_lock()
     }
 
     fn file_bytes(&self) -> u64 {

@@ -316,6 +316,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns whether anybody reads the file under a byte lock only. That may happen even beside a
+    /// handle that lets no reader in: a backup of its log.
+    fn is_read_by_lock(&self) -> bool {
+        self.neighbours().is_some_and(Neighbours::is_read_by_lock)
+    }
+
     /// Returns whether the bytes vanish with the process, so that there is nothing to sync.
     fn is_volatile(&self) -> bool {
         false

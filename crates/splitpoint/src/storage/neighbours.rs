@@ -189,9 +189,8 @@ impl Neighbours {
         !is_shut && Self::is_open_to_turns(file)
     }
 
-    /// Returns whether anybody reads the file under a byte lock only. That may happen even beside a
-    /// handle that lets no reader in: a backup of its log.
-    pub(crate) fn is_read_by_lock(&self) -> bool {
+    /// Returns whether anybody reads the file under a byte lock only.
+    pub(super) fn is_read_by_lock(&self) -> bool {
         // If in doubt, assume a reader: the file must not be truncated under it.
         let is_locked =
             |parity| byte_locks::is_locked(&self.file, LockByte::pin(parity)).unwrap_or(true);

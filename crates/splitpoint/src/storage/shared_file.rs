@@ -395,6 +395,28 @@ mod tests {
         }
     }
 
+    /// A backup of the log has only a byte locked. A close that shortens the file under it would kill it.
+    #[test]
+    fn a_handle_of_a_claimed_file_does_not_shorten_it_under_a_backup() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for is_backed_up in [true, false] {
+            let claim = SharedFile::for_writer(file(&path), &path).unwrap();
+            let db = Options::new().open_shared(&claim).unwrap();
+            for i in 0..4096_u32 {
+                db.put(i.to_le_bytes(), [7; 1000]).unwrap();
+            }
+            db.clear().unwrap();
+            let bytes = std::fs::metadata(&path).unwrap().len();
+            let observed = crate::storage::open::open_to_observe(&path).unwrap();
+            let reading = is_backed_up.then(|| observed.observer.begin_reading().unwrap());
+            db.close().unwrap();
+            let is_as_long = std::fs::metadata(&path).unwrap().len() >= bytes;
+            drop(reading);
+            assert_eq!(is_as_long, is_backed_up);
+        }
+    }
+
     /// Returns the positions of the open descriptions of a file, except of the program's.
     fn positions(shared: &SharedFile, path: &Path) -> Vec<u64> {
         let is_of_handle = |number: &i32| {
