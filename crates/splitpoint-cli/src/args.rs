@@ -54,7 +54,8 @@ Exit codes:
   4    the store is corrupt
   5    the operating system refused to read or write
   70   a bug in splitpoint
-  130  interrupted by Ctrl-C (143: by a termination signal); the store is valid
+  130  interrupted by Ctrl-C (143: by a termination signal, 129: by a closed
+       terminal); the store is valid
 
 Environment:
   NO_COLOR        disable colors

@@ -31,6 +31,8 @@ pub(crate) enum Exit {
     Io = 5,
     /// A bug in this program (`EX_SOFTWARE`).
     Bug = 70,
+    /// Stopped because the terminal went away.
+    HungUp = 129,
     /// Stopped by Ctrl-C.
     Interrupted = 130,
     /// Stopped by a termination signal.

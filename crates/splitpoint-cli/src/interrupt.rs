@@ -1,5 +1,5 @@
-//! Ctrl-C and termination signals: every command ends soon, with one line and the exit code of the
-//! signal, and leaves no unfinished file behind.
+//! Ctrl-C, termination signals and a terminal that goes away: every command ends soon, with one line
+//! and the exit code of the signal, and leaves no unfinished file behind.
 //!
 //! ```text
 //! signal --> a thread --+-- if the work polls an `Interrupt`: it ends itself, and reports how far
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -56,8 +56,8 @@ static IS_LEFT_TO_PARENT: AtomicBool = AtomicBool::new(false);
 /// Files and directories to remove before the process ends.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// From now on, the first Ctrl-C or termination signal ends this process, unless the parent made
-/// the process ignore it, as a shell does for background jobs.
+/// From now on, the first of these signals ends this process, unless the parent made the process
+/// ignore it, as a shell does for background jobs and `nohup` for all.
 ///
 /// If no thread can be started, the default action of the system remains: the signal kills.
 pub(crate) fn end_on_signals() {
@@ -79,13 +79,16 @@ fn register() -> io::Result<(Signals, Arc<AtomicBool>)> {
     // Make a file over the size limit an error instead of the end of the process.
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let may_die = Arc::new(AtomicBool::new(false));
-    let wanted = [SIGINT, SIGTERM].into_iter().filter(|&number| !is_ignored(number));
+    // The tests wait until the last of them is caught.
+    let wanted = [SIGINT, SIGHUP, SIGTERM].into_iter().filter(|&number| !is_ignored(number));
     let wanted: Vec<i32> = wanted.collect();
-    for &number in &wanted {
+    // First, so that no signal comes between and is lost.
+    let signals = Signals::new(&wanted)?;
+    for number in wanted {
         let status = exit_of(number) as i32;
         flag::register_conditional_shutdown(number, status, Arc::clone(&may_die))?;
     }
-    Ok((Signals::new(wanted)?, may_die))
+    Ok((signals, may_die))
 }
 
 /// Returns whether the parent made this process ignore a signal.
@@ -97,7 +100,11 @@ fn is_ignored(number: i32) -> bool {
 }
 
 fn exit_of(signal: i32) -> Exit {
-    if signal == SIGTERM { Exit::Terminated } else { Exit::Interrupted }
+    match signal {
+        SIGTERM => Exit::Terminated,
+        SIGHUP => Exit::HungUp,
+        _ => Exit::Interrupted,
+    }
 }
 
 /// Waits for a signal, then for the work to end, then ends the process.
@@ -119,18 +126,32 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
             // The work began to poll while this thread waited for the lock.
             continue;
         }
-        let mut removed_count = 0;
+        let (mut is_removed, mut is_named) = (false, false);
         for path in &*unfinished {
             match remove(path) {
-                Ok(()) => removed_count += 1,
-                // The file has its name by now; the work only has to report it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => last_step(),
+                Ok(()) => is_removed = true,
+                // The file has its name by now; the work only has to sync the directory and report.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    last_step();
+                    is_named = true;
+                }
                 Err(_) => {}
             }
         }
-        if is_urgent || removed_count > 0 || came.elapsed() >= time_to_work() {
-            end(exit_of(signal), removed_count, may_die);
+        if is_urgent || is_removed || came.elapsed() >= time_to_work() {
+            end(exit_of(signal), state_of(is_removed, is_named), may_die);
         }
+    }
+}
+
+/// Returns what the last line says of the new file.
+fn state_of(is_removed: bool, is_named: bool) -> &'static str {
+    if is_removed {
+        ": removed the unfinished file"
+    } else if is_named {
+        ": the new file is complete, but a power loss may undo it"
+    } else {
+        ""
     }
 }
 
@@ -173,14 +194,13 @@ fn at_least(time: Duration) -> Duration {
 }
 
 /// Prints one line and ends the process as if it had been killed.
-fn end(exit: Exit, removed_count: usize, may_die: &AtomicBool) -> ! {
+fn end(exit: Exit, state: &'static str, may_die: &AtomicBool) -> ! {
     may_die.store(true, Ordering::SeqCst);
     let (said, is_said) = mpsc::channel();
     // In a thread, because the work may hold standard error and wait for its reader.
     let speaker = thread::Builder::new().spawn(move || {
         progress::leave_bar();
-        let what = if removed_count > 0 { ": removed the unfinished file" } else { "" };
-        console::report_error(&format!("interrupted{what}"), None);
+        console::report_error(&format!("interrupted{state}"), None);
         let _ = said.send(());
     });
     if speaker.is_ok() {

@@ -175,7 +175,7 @@ fn a_load_that_is_killed_in_the_middle_of_its_work_has_stored_most_of_its_input(
     assert_eq!(sandbox.run(&["check", "-q", "a.spt"]).exit, 0);
 }
 
-/// Waits until the program has taken over what a signal does.
+/// Waits until the program has taken over what a signal does; `TERM` is the last.
 pub(crate) fn wait_until_it_listens(child: &mut Child) {
     const TERM: u64 = 1 << 14;
     let path = format!("/proc/{}/status", child.id());
@@ -191,7 +191,7 @@ pub(crate) fn wait_until_it_listens(child: &mut Child) {
     }
 }
 
-const SIGNALS: [(&str, i32); 2] = [("INT", 130), ("TERM", 143)];
+const SIGNALS: [(&str, i32); 3] = [("INT", 130), ("TERM", 143), ("HUP", 129)];
 
 /// What waits for somebody who does not come: the other end of a named pipe, more input, or room in
 /// a pipe that nobody empties.
@@ -399,8 +399,8 @@ fn a_benchmark_that_is_stopped_leaves_no_store() {
         assert!(child.try_wait().expect("it can be asked").is_none(), "it has ended");
         std::thread::yield_now();
     }
-    signal(&child, "TERM");
-    assert_eq!(end_of(child, "bench").exit, 143);
+    signal(&child, "HUP");
+    assert_eq!(end_of(child, "bench").exit, 129);
     assert_eq!(names(), 0);
 }
 
