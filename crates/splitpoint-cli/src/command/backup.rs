@@ -29,8 +29,9 @@ use crate::store;
 /// and durable, so a file named DEST is always complete. Ctrl-C leaves nothing behind.
 ///
 /// A copy on standard output has no index yet: the first command that opens the file builds it from
-/// the log, as after a power loss. --json requires a file as DEST. Do not use `cp` to back up a
-/// store that is open.
+/// the log, as after a power loss. If the reader closes the pipe early, the copy is incomplete, and
+/// the exit code is 5. --json requires a file as DEST. Do not use `cp` to back up a store that is
+/// open.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -149,6 +150,13 @@ fn failure(args: &Args, error: &Error) -> Failure {
     let file = shell_word(&args.file.to_string_lossy());
     match error {
         // Only the writer to a stream uses this action.
+        // Half a copy is worth nothing, so a reader that goes away is an error here.
+        Error::Io { action: "write the backup of", source, .. }
+            if source.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            Failure::io("write all of the copy to standard output", source)
+                .hint("what the reader got is not a complete store; run the backup again")
+        }
         Error::Io { action: "write the backup of", source, .. } => Failure::output(source),
         Error::Io { source, .. } if path != args.file => match source.kind() {
             io::ErrorKind::NotFound => {

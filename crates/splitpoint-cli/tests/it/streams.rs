@@ -36,6 +36,26 @@ fn a_reader_that_goes_away_is_not_an_error() {
     }
 }
 
+/// Half a copy is no copy: `splitpoint backup words.spt | ssh host 'cat > copy.spt'` must not seem to
+/// have worked if the connection breaks.
+#[test]
+fn a_reader_that_goes_away_from_a_backup_is_an_error() {
+    let sandbox = with_many_words();
+    let mut child = sandbox
+        .program(&["backup", "words.spt"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
+    drop(child.stdout.take());
+    Outcome::of(&child.wait_with_output().expect("the program ends")).check(
+        5,
+        "",
+        "splitpoint: error: cannot write all of the copy to standard output: Broken pipe (os error \
+         32)\nhint: what the reader got is not a complete store; run the backup again\n",
+    );
+}
+
 /// Every command that prints, and what else does.
 const PRINTING: [&[&str]; 26] = [
     &["--help"],
