@@ -372,9 +372,14 @@ fn tool_in_words(found: &FileKind, file: &str) -> Option<String> {
 }
 
 /// Returns whether the operating system has no room for the data.
+/// Returns whether there is no room for what was to be written.
 fn is_full(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
+    kind == io::ErrorKind::FileTooLarge || is_disk_full(kind)
+}
+
+/// Returns whether the disk has no room, or the user's part of it.
+pub(crate) fn is_disk_full(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Returns the hint for an error of the operating system.
@@ -388,6 +393,10 @@ fn hint_of_io(source: &io::Error) -> Option<String> {
         }
         io::ErrorKind::FileTooLarge => {
             "the limit on file sizes is too low: see `ulimit -f`; everything stored before is safe"
+        }
+        io::ErrorKind::InvalidFilename => {
+            "most file systems take names of up to 255 bytes, suffixes such as `.old` included; \
+             choose a shorter name"
         }
         kind if is_full(kind) => "free some space and try again; everything stored before is safe",
         _ => return None,

@@ -11,7 +11,7 @@ use splitpoint::{Error, Options, Unsupported};
 
 use crate::command::shared::{HashChoice, Showing, Turn};
 use crate::console::{self, Console};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, is_disk_full};
 use crate::interrupt::Watch;
 use crate::new_file::partial_of;
 use crate::number::{counted, duration};
@@ -152,7 +152,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
             "rehash needs the store for itself; --lock-timeout waits longer for those who write or \
              read it",
         ),
-        Error::Io { source, .. } if is_full(source) => failure
+        Error::Io { source, .. } if is_disk_full(source.kind()) => failure
             .hint("the disk needs room for the old store and the new one; the store is unchanged"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => failure
             .hint("the file and its directory must be writable, to create the new store beside it"),
@@ -164,8 +164,4 @@ fn failure(args: &Args, error: &Error) -> Failure {
         }
         _ => failure,
     }
-}
-
-fn is_full(source: &io::Error) -> bool {
-    matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

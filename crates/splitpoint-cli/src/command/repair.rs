@@ -8,7 +8,7 @@ use splitpoint::{Error, ErrorKind, Options};
 
 use crate::command::shared::{Saving, Turn};
 use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, is_disk_full};
 use crate::files::is_same;
 use crate::interrupt::Watch;
 use crate::new_file::partial_of;
@@ -129,7 +129,7 @@ fn failed(args: &Saving, error: &Error) -> Failure {
         }
         ErrorKind::Exists => Failure::opening(&args.output, error)
             .hint(format!("give the name of a new file, or remove it first: rm {target}")),
-        ErrorKind::Full => Failure::using(&args.output, error)
+        _ if has_no_room(error) => Failure::using(&args.output, error)
             .hint("choose a disk with more space; the damaged file is unchanged"),
         ErrorKind::NotAStore if error.path() == Some(&args.output) => {
             Failure::using(&args.output, error).hint("give the name of a new file")
@@ -140,6 +140,11 @@ fn failed(args: &Saving, error: &Error) -> Failure {
         _ if error.path() == Some(&args.output) => Failure::creating(&args.output, error),
         _ => store::opening(&args.file, error),
     }
+}
+
+fn has_no_room(error: &Error) -> bool {
+    let is_io = |source: &std::io::Error| is_disk_full(source.kind());
+    error.kind() == ErrorKind::Full || error.io_error().is_some_and(is_io)
 }
 
 /// Returns whether a file of no known kind was searched for records in vain.

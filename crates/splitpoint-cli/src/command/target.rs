@@ -280,7 +280,7 @@ impl Target {
         let found = match sink {
             Sink::Table(table, _) => {
                 let found = table.len().map_err(|error| failed(&error))?;
-                table.close()?;
+                table.close().map_err(|failure| failure.hint(NOTHING_MADE))?;
                 found
             }
             Sink::Cdb(writer) => {

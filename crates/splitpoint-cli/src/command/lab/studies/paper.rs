@@ -18,7 +18,7 @@ use crate::progress::{Phases, ProgressMode, Total};
 
 /// Put the numbers of a published study beside ours
 ///
-/// Each number is marked exact, in shape, did not hold here, or not reproducible, with the reason;
+/// Each number is marked exact, same shape, did not hold here, or not reproducible, with the reason;
 /// mistakes in the text are listed with the arithmetic. Nothing is tuned to agree.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
