@@ -354,7 +354,8 @@
 //! # Cargo features
 //!
 //! No feature is on by default, and programs need none. `sim` adds the simulated disk of the crash
-//! tests; `fuzzing` adds the entry points of the fuzz targets, which are not part of the API.
+//! tests; `testing` and `fuzzing` add what the tests of the bindings and the fuzz targets call. None
+//! of them is part of the API.
 
 #![deny(unsafe_code)]
 
