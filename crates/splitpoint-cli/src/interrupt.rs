@@ -65,8 +65,8 @@ pub(crate) fn end_on_signals() {
     let spawned = thread::Builder::new().name("signals".to_string()).spawn(move || {
         let signals = register();
         let _ = ready.send(());
-        if let Ok((signals, may_die)) = signals {
-            serve(signals, &may_die);
+        if let Ok((signals, wanted)) = signals {
+            serve(signals, &wanted);
         }
     });
     if spawned.is_ok() {
@@ -74,21 +74,14 @@ pub(crate) fn end_on_signals() {
     }
 }
 
-/// Registers the signals. Setting the returned flag makes the next one end the process at once.
-fn register() -> io::Result<(Signals, Arc<AtomicBool>)> {
+/// Registers the signals, and returns those that are not ignored.
+fn register() -> io::Result<(Signals, Vec<i32>)> {
     // Make a file over the size limit an error instead of the end of the process.
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    let may_die = Arc::new(AtomicBool::new(false));
     // The tests wait until the last of them is caught.
     let wanted = [SIGINT, SIGHUP, SIGTERM].into_iter().filter(|&number| !is_ignored(number));
     let wanted: Vec<i32> = wanted.collect();
-    // First, so that no signal comes between and is lost.
-    let signals = Signals::new(&wanted)?;
-    for number in wanted {
-        let status = exit_of(number) as i32;
-        flag::register_conditional_shutdown(number, status, Arc::clone(&may_die))?;
-    }
-    Ok((signals, may_die))
+    Ok((Signals::new(&wanted)?, wanted))
 }
 
 /// Returns whether the parent made this process ignore a signal.
@@ -108,7 +101,7 @@ fn exit_of(signal: i32) -> Exit {
 }
 
 /// Waits for a signal, then for the work to end, then ends the process.
-fn serve(mut signals: Signals, may_die: &AtomicBool) {
+fn serve(mut signals: Signals, wanted: &[i32]) {
     let is_ours = |_: &i32| !IS_LEFT_TO_PARENT.load(Ordering::SeqCst);
     let Some(signal) = signals.forever().find(is_ours) else { return };
     SIGNAL.store(signal.unsigned_abs() as usize, Ordering::SeqCst);
@@ -139,7 +132,7 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
             }
         }
         if is_urgent || is_removed || came.elapsed() >= time_to_work() {
-            end(exit_of(signal), state_of(is_removed, is_named), may_die);
+            end(exit_of(signal), state_of(is_removed, is_named), wanted);
         }
     }
 }
@@ -193,9 +186,13 @@ fn at_least(time: Duration) -> Duration {
     time.max(Duration::from_secs(patience.unwrap_or_default()))
 }
 
-/// Prints one line and ends the process as if it had been killed.
-fn end(exit: Exit, state: &'static str, may_die: &AtomicBool) -> ! {
-    may_die.store(true, Ordering::SeqCst);
+/// Prints one line and ends the process as if it had been killed. From now on another of the signals
+/// `wanted` ends it at once.
+fn end(exit: Exit, state: &'static str, wanted: &[i32]) -> ! {
+    for &number in wanted {
+        let at_once = Arc::new(AtomicBool::new(true));
+        let _ = flag::register_conditional_shutdown(number, exit_of(number) as i32, at_once);
+    }
     let (said, is_said) = mpsc::channel();
     // In a thread, because the work may hold standard error and wait for its reader.
     let speaker = thread::Builder::new().spawn(move || {

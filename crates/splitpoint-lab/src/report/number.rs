@@ -37,8 +37,8 @@ pub(super) fn expected(number: f64) -> String {
 /// Returns a share of 1 in percent.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
-    // Less than rounding leaves of nothing is nothing.
-    let decimals = if percent < 1e-9 || percent >= 9.995 { 1 } else { 2 };
+    // What rounding leaves of nothing is nothing.
+    let decimals = if (1e-9..9.995).contains(&percent) { 2 } else { 1 };
     // Which must not stand alone on the next line.
     format!("{}\u{a0}%", fixed(percent, decimals))
 }
