@@ -128,7 +128,7 @@ fn what_one_handle_fails_to_write_or_sync_no_other_one_calls_durable() {
         assert!(sum.went_on > 100 && sum.refused > 30, "{sum:?}");
         let ops = without_power_loss(compact::program());
         let sum = sweep(&compact::options(), &ops, SimFault::Error(errno), 11);
-        // The least of fourteen seeds were 63 and 36.
+        // The least of ten seeds were 63 and 36.
         assert!(sum.went_on > 100 && sum.refused > 15, "{sum:?}");
     }
 }
