@@ -21,6 +21,10 @@ use crate::identity::Identity;
 use crate::reader::{Budget, Fault, Homes, Item, Loose, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy, has_data};
 
+/// What `NAME.dir` holds beside a gdbm file, or a store, in `NAME.pag`: the mark and the version of gdbm's
+/// interface of ndbm, for which it looks.
+pub const COMPAT_DIR: [u8; 16] = *b"GDBM\0\0\0\x01\0\0\0\x17\0\0\0\0";
+
 /// Bits of a hash.
 const HASH_BITS: u32 = 31;
 

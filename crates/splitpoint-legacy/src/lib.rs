@@ -55,6 +55,7 @@ mod survey;
 pub use byte_order::ByteOrder;
 pub use cdb::CdbWriter;
 pub use doubt::Doubt;
+pub use gdbm::COMPAT_DIR;
 pub use identify::identify;
 pub use identity::{Format, Identity};
 pub use old_file::OldFile;

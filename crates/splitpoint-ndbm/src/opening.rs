@@ -11,15 +11,12 @@ use libc::{
 use libc::{c_int, mode_t};
 use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, SharedFile, open_regular};
 use splitpoint_ffi::{CutWatch, beside, converts_old_files, errno_of, open_by_turns};
-use splitpoint_legacy::{Format, db185};
+use splitpoint_legacy::{COMPAT_DIR, Format, db185};
 
 use crate::database::{Database, Failure};
 use crate::descriptor::{Descriptor, Flags};
 use crate::names::Names;
 use crate::table::Table;
-
-/// What `NAME.dir` holds: the original's mark and version, which it looks for.
-const DIR_BYTES: [u8; 16] = *b"GDBM\0\0\0\x01\0\0\0\x17\0\0\0\0";
 
 /// The database that a program asks for.
 #[derive(Clone, Debug)]
@@ -269,7 +266,7 @@ fn new_dir(path: &Path, pag: &Metadata, flags: Flags) -> io::Result<()> {
 
 /// Writes what a `NAME.dir` holds.
 pub(crate) fn write_dir(mut file: File) -> io::Result<()> {
-    file.write_all(&DIR_BYTES)
+    file.write_all(&COMPAT_DIR)
 }
 
 /// Returns whether a file is a `NAME.dir` of this library or the original. It may be another name of `NAME.pag`,
@@ -279,7 +276,7 @@ pub(crate) fn is_own_dir(path: &Path) -> bool {
     let mut bytes = [0; 4];
     let read = file.read_exact(&mut bytes);
     SharedFile::close_other(file);
-    read.is_ok() && bytes == DIR_BYTES[..4]
+    read.is_ok() && bytes == COMPAT_DIR[..4]
 }
 
 /// Returns the code of an error of the system.

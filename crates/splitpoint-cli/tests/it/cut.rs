@@ -144,7 +144,9 @@ fn a_conversion_in_place_replaces_a_part_of_a_file_only_if_told_to() {
         for (file, bytes) in &before {
             assert!(sandbox.read(&format!("{file}.old")) == *bytes, "{name}: {file}");
         }
-        assert_eq!(directory(sandbox).len(), files.len() + 1, "{name}");
+        // The store, and for a pair of ndbm the second file, without which its programs find none.
+        let new_count = if name.starts_with("ndbm") { 2 } else { 1 };
+        assert_eq!(directory(sandbox).len(), files.len() + new_count, "{name}");
     }
     let sandbox = Sandbox::with_words();
     let outcome = sandbox.run(&["convert", "--accept-loss", "words.spt", "new.spt"]);

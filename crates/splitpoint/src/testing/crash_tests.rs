@@ -358,6 +358,8 @@ struct Point<'a> {
     caller: Option<&'a Rc<Db>>,
     /// The number of the handle whose flush waits for that call to end.
     waiting: Option<usize>,
+    /// Whether another handle hands over the place that it kept, for which that call waits.
+    is_handing_over: bool,
     /// What handles keep.
     keeping: &'a RefCell<keeping::Keeping>,
     handles: &'a BTreeMap<usize, Rc<Db>>,
@@ -485,6 +487,7 @@ struct Shared {
     /// How many commits had been tried when it began.
     tried_before: Cell<usize>,
     acted_meanwhile: Cell<u64>,
+    is_handing_over: Cell<bool>,
     handed_over: Cell<u64>,
     keeping: RefCell<keeping::Keeping>,
     /// Whether handles read on that are not called, which is no event.
@@ -727,6 +730,7 @@ impl Shared {
             waiting: Cell::new(None),
             tried_before: Cell::new(0),
             acted_meanwhile: Cell::new(0),
+            is_handing_over: Cell::new(false),
             handed_over: Cell::new(0),
             keeping: RefCell::default(),
             is_quiet: Cell::new(false),
@@ -776,7 +780,9 @@ impl Shared {
     fn play_keepers(&self) {
         let handles = self.handles.borrow().clone();
         let others = handles.iter().filter(|(number, _)| **number != self.caller.get());
+        self.is_handing_over.set(true);
         let count = others.filter(|(_, db)| db.store().play_keeper()).count();
+        self.is_handing_over.set(false);
         self.handed_over.set(self.handed_over.get() + count as u64);
     }
 
@@ -914,6 +920,7 @@ impl Shared {
             seed,
             caller: handles.get(&self.caller.get()),
             waiting: self.waiting.get(),
+            is_handing_over: self.is_handing_over.get(),
             keeping: &self.keeping,
             handles: &handles,
         };

@@ -1,11 +1,14 @@
 //! The new file in place of the old one, which is kept.
 
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+
+use splitpoint_legacy::COMPAT_DIR;
 
 use crate::failure::{Exit, Failure, Result};
-use crate::new_file::{sync_directory_of, with_ending};
+use crate::new_file::{NewFile, sync_directory_of, with_ending};
 use crate::shell::shell_word;
 use crate::store::Opened;
 
@@ -107,9 +110,11 @@ impl Place {
             sync_directory_of(&self.source)?;
         }
         for part in kept.parts.iter().filter(|part| **part != self.path) {
-            let is_left = is_ndbm && !self.is_stem;
-            let done = if is_left { replace_dir(part) } else { fs::remove_file(part) };
-            done.map_err(failed)?;
+            if is_ndbm && !self.is_stem {
+                replace_dir(part)?;
+            } else {
+                fs::remove_file(part).map_err(failed)?;
+            }
         }
         // Links that lead nowhere now.
         for part in parts.iter().filter(|part| part.is_symlink() && !part.exists()) {
@@ -151,16 +156,18 @@ impl Place {
     }
 }
 
-/// What the second file of a pair holds when the first is a store: as the drop-in for ndbm writes it.
-const DIR_BYTES: &[u8; 16] = b"GDBM\0\0\0\x01\0\0\0\x17\0\0\0\0";
-
 /// Replaces the second file of a pair. The old one, which has another name too, stays as it is.
-fn replace_dir(dir: &Path) -> io::Result<()> {
-    let new = with_ending(dir, ".new");
-    let permissions = fs::metadata(dir)?.permissions();
-    fs::write(&new, DIR_BYTES)?;
-    fs::set_permissions(&new, permissions)?;
-    fs::rename(&new, dir)
+fn replace_dir(dir: &Path) -> Result<()> {
+    let make = |partial: &Path| {
+        let mut file = File::create_new(partial)?;
+        file.write_all(&COMPAT_DIR)?;
+        file.set_permissions(fs::metadata(dir)?.permissions())?;
+        file.sync_all()
+    };
+    let made = NewFile::create(dir, "convert", make);
+    let ((), new) =
+        made.map_err(|error| Failure::io(format_args!("replace `{}`", dir.display()), &error))?;
+    new.publish_over()
 }
 
 /// Old files, each with a second name.

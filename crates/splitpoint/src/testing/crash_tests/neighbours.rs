@@ -153,6 +153,10 @@ fn survive(
     counts: &Rc<RefCell<Counts>>,
     dead: &RefCell<Keeping>,
 ) -> Result<(), String> {
+    if point.is_handing_over {
+        // Two handles are in a call, and only one of them would be killed.
+        return Ok(());
+    }
     let is_caller = |db: &Rc<Db>| point.caller.is_some_and(|caller| Rc::ptr_eq(db, caller));
     let is_free = |number: usize, db: &Rc<Db>| {
         point.waiting != Some(number) && !is_caller(db) && !point.keeping.borrow().has(number)
