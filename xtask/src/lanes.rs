@@ -1,22 +1,17 @@
-//! Layers of tests that run at the same time, in lanes.
+//! Layers of tests that run at the same time, in two lanes.
 //!
 //! ```text
 //! first    format  clippy  ...  the tests of the crates  ...     on the terminal
-//! beside   drop-ins  instructions  ...                           each into a file, shown at its end
-//! beside   miri  loom  ...                                       likewise
+//! beside   drop-ins  race  ...  loom  miri  ...                  each into a file, shown at its end
 //! ```
 //!
 //! In most layers one thread works for long while the other cores wait: the link of a library with
-//! optimization, a program under valgrind, Miri. So there is a lane beside the first for each core. These
-//! lanes share the layers that build into directories of their own, because Cargo lets only one command at
-//! a time build into one.
+//! optimization, a program under valgrind, Miri. The lane beside has what builds into directories of its
+//! own, because Cargo lets only one command at a time build into one.
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,17 +81,17 @@ struct Line {
     outcome: Result<Outcome, Failure>,
 }
 
-/// Runs layers until one fails, in several lanes if there are two cores, then prints one line for each. `logs`
-/// is a directory for what the lanes beside say.
+/// Runs layers until one fails, in two lanes if there are two cores, then prints one line for each. `logs` is a
+/// directory for what the lane beside says.
 pub(crate) fn climb(layers: Vec<Layer<'_>>, logs: &Path) -> Result<(), Failure> {
     let start = Instant::now();
     let names: Vec<&str> = layers.iter().map(|layer| layer.name).collect();
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let has_two_cores = thread::available_parallelism().is_ok_and(|count| count.get() > 1);
     // What would be beside nothing is on the terminal.
-    let has_lanes_beside = cores > 1 && layers.iter().any(|layer| !layer.is_beside);
+    let has_two_lanes = has_two_cores && layers.iter().any(|layer| !layer.is_beside);
     let (beside, first): (Vec<_>, Vec<_>) =
-        layers.into_iter().partition(|layer| layer.is_beside && has_lanes_beside);
-    let lines = run_lanes(first, beside, cores, logs)?;
+        layers.into_iter().partition(|layer| layer.is_beside && has_two_lanes);
+    let lines = run_lanes(first, beside, logs)?;
     console::say("\n== summary");
     for name in names {
         match lines.iter().find(|line| line.name == name) {
@@ -111,52 +106,39 @@ pub(crate) fn climb(layers: Vec<Layer<'_>>, logs: &Path) -> Result<(), Failure> 
     failed.map_or(Ok(()), |(name, failure)| Err(format!("{name}: {failure}")))
 }
 
-/// Runs the layers of the first lane in order, and the others in `lanes_beside` lanes, each layer in the first
-/// lane that is free. When one fails, all lanes end with the layer that they are at.
+/// Runs the layers of each lane in order. When one fails, both lanes end with the layer that they are at.
 fn run_lanes(
     first: Vec<Layer<'_>>,
     beside: Vec<Layer<'_>>,
-    lanes_beside: usize,
     logs: &Path,
 ) -> Result<Vec<Line>, Failure> {
     let has_failed = &AtomicBool::new(false);
-    let first = Mutex::new(VecDeque::from(first));
     if beside.is_empty() {
-        return Ok(run_lane(&first, None, has_failed));
+        return Ok(run_lane(first, None, has_failed));
     }
     let cannot = |cause| format!("cannot make `{}` anew: {cause}", logs.display());
     if logs.exists() {
         fs::remove_dir_all(logs).map_err(cannot)?;
     }
     fs::create_dir_all(logs).map_err(cannot)?;
-    let beside = &Mutex::new(VecDeque::from(beside));
     thread::scope(|scope| {
-        let lanes: Vec<_> = (0..lanes_beside)
-            .map(|_| scope.spawn(|| run_lane(beside, Some(logs), has_failed)))
-            .collect();
-        let mut lines = run_lane(&first, None, has_failed);
-        if lanes.iter().any(|lane| !lane.is_finished()) {
-            console::say("\n== the first lane has ended; those beside go on");
+        let beside = scope.spawn(|| run_lane(beside, Some(logs), has_failed));
+        let mut lines = run_lane(first, None, has_failed);
+        if !beside.is_finished() {
+            console::say("\n== the first lane has ended; the lane beside goes on");
         }
-        for lane in lanes {
-            lines.extend(lane.join().map_err(|_| "a lane beside has panicked".to_owned())?);
-        }
+        lines.extend(beside.join().map_err(|_| "the lane beside has panicked".to_owned())?);
         Ok(lines)
     })
 }
 
-/// Runs the layers that no other lane has taken, until one fails in any lane, each with its words in a file of
-/// `logs` if there is one.
-fn run_lane(
-    layers: &Mutex<VecDeque<Layer<'_>>>,
-    logs: Option<&Path>,
-    has_failed: &AtomicBool,
-) -> Vec<Line> {
-    let take = || layers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+/// Runs layers until one fails in this lane or the other, each with its words in a file of `logs` if there is one.
+fn run_lane(layers: Vec<Layer<'_>>, logs: Option<&Path>, has_failed: &AtomicBool) -> Vec<Line> {
     let mut lines = Vec::new();
-    while !has_failed.load(Ordering::Relaxed)
-        && let Some(layer) = take()
-    {
+    for layer in layers {
+        if has_failed.load(Ordering::Relaxed) {
+            break;
+        }
         let line = match logs {
             Some(logs) => {
                 let log = logs.join(format!("{}.log", layer.name));
@@ -239,9 +221,11 @@ mod tests {
         assert_eq!(climb(vec![layer("one", Ok(Outcome::Done))], &logs("stop")), Ok(()));
     }
 
-    /// Returns two layers' work. Each waits for a word of the other's: one after the other, both would fail.
-    fn meeting<'a>(one: Result<Outcome, Failure>, two: Result<Outcome, Failure>) -> [Run<'a>; 2] {
-        let ((say_one, hear_one), (say_two, hear_two)) = (channel(), channel());
+    /// The first layer of each lane waits for a word of the other's: one after the other, both would fail.
+    #[test]
+    fn two_lanes_run_at_the_same_time_and_a_failure_in_one_ends_both() {
+        let logs = logs("two");
+        let ((say_first, hear_first), (say_beside, hear_beside)) = (channel(), channel());
         let meet = |say: Sender<()>, hear: Receiver<()>, outcome: Result<Outcome, Failure>| {
             let run = move || {
                 say.send(()).map_err(|_| "the other lane has ended".to_owned())?;
@@ -251,28 +235,10 @@ mod tests {
             };
             Box::new(run) as Run<'_>
         };
-        [meet(say_one, hear_two, one), meet(say_two, hear_one, two)]
-    }
-
-    #[test]
-    fn layers_beside_run_at_the_same_time_as_one_another() {
-        let logs = logs("beside");
-        let [one, two] = meeting(Ok(Outcome::Done), Ok(Outcome::Passed(1)));
-        let layers = vec![Layer::beside("one", one), Layer::beside("two", two)];
-        let lines = run_lanes(Vec::new(), layers, 2, &logs).expect("there is room for logs");
-        assert_eq!(lines.iter().filter(|line| line.outcome.is_ok()).count(), 2);
-        fs::remove_dir_all(&logs).expect("it is there");
-    }
-
-    #[test]
-    fn two_lanes_run_at_the_same_time_and_a_failure_in_one_ends_both() {
-        let logs = logs("two");
-        let [one, two] = meeting(Ok(Outcome::Done), Err("wrong".to_owned()));
-        let one = Layer::new("one", one);
-        let two = Layer::beside("two", two);
+        let one = Layer::new("one", meet(say_first, hear_beside, Ok(Outcome::Done)));
+        let two = Layer::beside("two", meet(say_beside, hear_first, Err("wrong".to_owned())));
         let three = Layer::beside("three", Box::new(|| Ok(Outcome::Done)));
-        let lines =
-            run_lanes(vec![one], vec![two, three], 1, &logs).expect("there is room for logs");
+        let lines = run_lanes(vec![one], vec![two, three], &logs).expect("there is room for logs");
         let outcomes: Vec<_> = lines.into_iter().map(|line| (line.name, line.outcome)).collect();
         assert_eq!(outcomes, [("one", Ok(Outcome::Done)), ("two", Err("wrong".to_owned()))]);
         fs::remove_dir_all(&logs).expect("it is there");
@@ -288,7 +254,7 @@ mod tests {
             let tests = "echo 'test result: ok. 2 passed; 0 failed'; echo of tests >&2";
             run_tests(&mut shell(tests)).map(Outcome::Passed)
         });
-        let lines = run_lanes(Vec::new(), vec![Layer::beside("talk", talk)], 1, &logs);
+        let lines = run_lanes(Vec::new(), vec![Layer::beside("talk", talk)], &logs);
         assert_eq!(lines.expect("there is room")[0].outcome, Ok(Outcome::Passed(2)));
         let words = fs::read_to_string(logs.join("talk.log")).expect("it was written");
         for word in
