@@ -184,7 +184,10 @@ impl From<ReadError> for Unmeasured {
 
 impl From<Error> for Unmeasured {
     fn from(error: Error) -> Self {
-        Self::Other(error.to_string())
+        match error {
+            Error::NoMemory { .. } => Self::NoMemory,
+            other => Self::Other(other.to_string()),
+        }
     }
 }
 
