@@ -433,6 +433,15 @@ impl SimDisk {
         }
     }
 
+    /// Returns whether no handle was opened after the one with this storage.
+    #[cfg(all(test, not(miri)))]
+    pub(crate) fn is_opened_last(&self, storage: &dyn Storage) -> bool {
+        let live = storage.window(WindowKind::Live).base;
+        let open = lock(&self.0.open);
+        open.last()
+            .is_some_and(|image| image.windows[WindowKind::Live.number()].span().base == live)
+    }
+
     /// Returns the storage without a store.
     #[cfg(test)]
     pub(crate) fn storage(&self) -> io::Result<Box<dyn Storage>> {

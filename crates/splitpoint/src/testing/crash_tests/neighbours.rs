@@ -157,6 +157,11 @@ fn survive(
         // Two handles are in a call, and only one of them would be killed.
         return Ok(());
     }
+    let is_opened_last = |db: &Rc<Db>| point.disk.is_opened_last(db.store().region.storage());
+    if point.caller.is_none() && point.handles.values().any(is_opened_last) {
+        // The handle that is being opened has nothing yet that could be killed.
+        return Ok(());
+    }
     let is_caller = |db: &Rc<Db>| point.caller.is_some_and(|caller| Rc::ptr_eq(db, caller));
     let is_free = |number: usize, db: &Rc<Db>| {
         point.waiting != Some(number) && !is_caller(db) && !point.keeping.borrow().has(number)
